@@ -1,0 +1,103 @@
+"""Any `nn.Module` as a function of its parameters: forward passes that can be repeated without a trace."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+Parameters = dict[str, Tensor]
+
+
+class RandomState(NamedTuple):
+    """The state of torch's global generators that a forward pass (dropout, stochastic depth) draws from."""
+
+    cpu: Tensor
+    accelerator: Tensor | None
+
+
+class ForwardPass(NamedTuple):
+    """One forward pass of the network and what it takes to repeat it."""
+
+    inputs: Tensor
+    logits: Tensor
+    random_state: RandomState
+
+
+def _identity(output: Any) -> Any:
+    return output
+
+
+@dataclass(frozen=True)
+class Network:
+    """A module together with the adapter that reads the logits from what it returns.
+
+    >>> module = nn.Linear(3, 2)
+    >>> Network(module, logits_of=lambda output: output * 2)(torch.ones(1, 3)).shape
+    torch.Size([1, 2])
+    """
+
+    module: nn.Module
+    logits_of: Callable[[Any], Tensor] = _identity
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return the logits; an ordinary forward pass, which moves BatchNorm statistics as always."""
+        return self.logits_of(self.module(inputs))
+
+    def forward_pass(self, inputs: Tensor) -> ForwardPass:
+        """Return the logits together with what `repeat` needs to run the same pass once more."""
+        state = random_state(inputs.device)
+        return ForwardPass(inputs, self(inputs), state)
+
+    def trainable(self) -> Parameters:
+        """Return the parameters that require gradients; tied ones once."""
+        return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+
+    def at(self, parameters: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        """Return the logits with other parameters; the module's buffers stay as they are."""
+        # functional_call writes new BatchNorm statistics into the tensors that it is given: give it clones.
+        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        return self.logits_of(functional_call(self.module, {**parameters, **buffers}, (inputs,)))
+
+    def repeat(self, forward: ForwardPass, parameters: Mapping[str, Tensor]) -> Tensor:
+        """Repeat a forward pass with other parameters, the same dropout masks and no trace left."""
+        with replaying(forward.random_state, forward.inputs.device):
+            return self.at(parameters, forward.inputs)
+
+
+def random_state(device: torch.device) -> RandomState:
+    """Read the state of the generators that a forward pass on `device` draws from."""
+    accelerator = torch.get_device_module(device).get_rng_state(device) if _has_generator(device) else None
+    return RandomState(torch.get_rng_state(), accelerator)
+
+
+def set_random_state(state: RandomState, device: torch.device) -> None:
+    """Set the generators that `random_state` reads."""
+    torch.set_rng_state(state.cpu)
+    if state.accelerator is not None:
+        torch.get_device_module(device).set_rng_state(state.accelerator, device)
+
+
+@contextmanager
+def replaying(state: RandomState, device: torch.device) -> Iterator[None]:
+    """Run the body from a recorded random state and leave the global one untouched."""
+    before = random_state(device)
+    set_random_state(state, device)
+    try:
+        yield
+    finally:
+        set_random_state(before, device)
+
+
+@contextmanager
+def preserving_random_state(device: torch.device) -> Iterator[None]:
+    """Run the body from the present random state and put that back afterwards."""
+    with replaying(random_state(device), device):
+        yield
+
+
+def _has_generator(device: torch.device) -> bool:
+    return device.type in ("cuda", "xpu")

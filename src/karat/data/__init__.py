@@ -1,0 +1,1 @@
+"""Data: noise generators, label files, the trusted split, datasets, augmentation and samplers."""

@@ -1,0 +1,111 @@
+"""Save and load noisy labels as .npz or .csv.
+
+.npz: arrays given_label, true_label, transition. .csv: columns index, given_label, true_label.
+The true labels are optional in both; a .csv does not keep the transition that was asked for.
+"""
+
+import csv
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from karat.data.noise import NoisyLabels, check_labels, check_transition
+from karat.data.readers import Array, read_npz, require
+from karat.errors import UserError, choose
+
+
+def save_labels(labels: NoisyLabels, path: Path) -> None:
+    """Write the labels in the format of the file's ending; the file appears whole or not at all."""
+    write = choose("label file ending", path.suffix, {".npz": _write_npz, ".csv": _write_csv})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(
+        f".{path.name}.{os.getpid()}.tmp"
+    )  # same folder: os.replace stays on one disk
+    try:
+        with unfinished.open("wb") as file:
+            write(labels, file)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def load_labels(path: Path, count: int, classes: int) -> NoisyLabels:
+    """Read the labels of so many examples; `true` and `transition` are None where the file does not say."""
+    read = choose("label file ending", path.suffix, {".npz": read_npz, ".csv": _read_csv})
+    columns = read(path)
+    given = _integers(columns, "given_label", path, count)
+    check_labels(given, classes, f"The values of given_label in {path}")
+    true = None
+    if "true_label" in columns:
+        true = _integers(columns, "true_label", path, count)
+        check_labels(true, classes, f"The values of true_label in {path}")
+    transition = None
+    if "transition" in columns:
+        transition = torch.from_numpy(columns["transition"])
+        check_transition(transition, classes)
+    if "index" in columns:  # rows may come in any order
+        index = _integers(columns, "index", path, count)
+        order = index.argsort()
+        if not torch.equal(index[order], torch.arange(count)):
+            raise UserError(
+                f"The column index of {path} must hold every number from 0 to {count - 1} once: "
+                "number its rows anew in the order of the data."
+            )
+        given, true = given[order], None if true is None else true[order]
+    return NoisyLabels(given, true, classes, transition)
+
+
+def _integers(columns: Mapping[str, Array], name: str, path: Path, count: int) -> Tensor:
+    if name not in columns:
+        raise UserError(f"{path} has no {name}: give the labels this name.")
+    column = columns[name]
+    if column.ndim != 1 or column.dtype.kind not in "iu":
+        raise UserError(
+            f"The values of {name} in {path} have shape {column.shape} and type {column.dtype}: "
+            "give one integer per example."
+        )
+    if len(column) != count:
+        raise UserError(
+            f"{path} has {len(column)} values of {name} for {count} examples: use the label file of this data."
+        )
+    return torch.from_numpy(column.astype(np.int64))
+
+
+def _write_npz(labels: NoisyLabels, file: BinaryIO) -> None:
+    parts = {"given_label": labels.given, "true_label": labels.true, "transition": labels.transition}
+    arrays: dict[str, Any] = {name: part.numpy() for name, part in parts.items() if part is not None}
+    np.savez_compressed(file, **arrays)
+
+
+def _write_csv(labels: NoisyLabels, file: BinaryIO) -> None:
+    columns = [torch.arange(len(labels.given)), labels.given]
+    if labels.true is not None:
+        columns.append(labels.true)
+    header = ",".join(["index", "given_label", "true_label"][: len(columns)])
+    np.savetxt(file, torch.stack(columns, dim=1).numpy(), fmt="%d", delimiter=",", header=header, comments="")
+
+
+def _read_csv(path: Path) -> dict[str, Array]:
+    require(path, "check the path")
+    try:
+        with path.open(
+            newline="", encoding="utf-8-sig"
+        ) as file:  # -sig: spreadsheets write a byte-order mark
+            rows = [row for row in csv.reader(file) if row]
+        header = rows[0] if rows else []
+        columns = [name for name in ("index", "given_label", "true_label") if name in header]
+        cells = {name: [int(row[header.index(name)]) for row in rows[1:]] for name in columns}
+        arrays = {name: np.array(values, dtype=np.int64) for name, values in cells.items()}
+    except (OSError, ValueError, IndexError, OverflowError, csv.Error) as error:
+        raise UserError(
+            f"{path} is not a table of integers separated by commas ({error}): "
+            "write the columns index, given_label and, where known, true_label."
+        ) from error
+    if "index" not in arrays:
+        raise UserError(f"{path} has no column index: add one that numbers the examples from 0.")
+    return arrays

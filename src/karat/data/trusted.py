@@ -1,0 +1,69 @@
+"""The trusted set: choose it, class-balanced, and check that it covers every class."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from karat.errors import UserError
+
+
+def rank_within_class(labels: Tensor, generator: torch.Generator) -> Tensor:
+    """Number the examples of each class 0, 1, 2, … in random order: ranks below n are n examples per class.
+
+    >>> ranks = rank_within_class(torch.tensor([7, 3, 7, 7]), torch.Generator())
+    >>> ranks[1].item(), sorted(ranks[[0, 2, 3]].tolist())
+    (0, [0, 1, 2])
+    """
+    shuffled = torch.randperm(len(labels), generator=generator)
+    by_class = shuffled[labels[shuffled].argsort(stable=True)]
+    _, counts = labels.unique(return_counts=True)
+    ranks = torch.empty_like(by_class)
+    ranks[by_class] = torch.cat([torch.arange(int(count)) for count in counts])
+    return ranks
+
+
+def trusted_split(labels: Tensor, per_class: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Choose so many trusted examples of each class; return the trusted and the noisy indices, both sorted.
+
+    >>> trusted, noisy = trusted_split(torch.tensor([0, 1, 0, 1, 1]), 1, torch.Generator())
+    >>> len(trusted), len(noisy)
+    (2, 3)
+    """
+    if per_class < 1:
+        raise UserError(f"There are to be {per_class} trusted examples per class: ask for at least 1.")
+    if not len(labels):
+        raise UserError(
+            "There are no labels to choose trusted examples from: give at least 2 examples of each class."
+        )
+    values, counts = labels.unique(return_counts=True)
+    rarest, count = int(values[counts.argmin()]), int(counts.min())
+    if count <= per_class:
+        remedy = (
+            f"ask for at most {count - 1} per class"
+            if count > 1
+            else "add examples to the class or leave it out"
+        )
+        raise UserError(
+            f"Class {rarest} has {count} example{'s' * (count != 1)}, too few for {per_class} trusted "
+            f"and at least 1 noisy: {remedy}."
+        )
+    is_trusted = rank_within_class(labels, generator) < per_class
+    return is_trusted.nonzero().squeeze(1), (~is_trusted).nonzero().squeeze(1)
+
+
+def check_trusted(labels: Tensor, class_names: Sequence[str]) -> None:
+    """Raise a UserError that names the classes without a trusted label.
+
+    >>> check_trusted(torch.tensor([0, 2]), ["cat", "dog", "eel"])
+    Traceback (most recent call last):
+    karat.errors.UserError: No trusted example of 1 of the 3 classes (dog): verify at least one label of each.
+    """
+    present = set(labels.tolist())
+    missing = [name for label, name in enumerate(class_names) if label not in present]
+    if missing:
+        named = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+        raise UserError(
+            f"No trusted example of {len(missing)} of the {len(class_names)} classes ({named}): "
+            "verify at least one label of each."
+        )

@@ -1,0 +1,39 @@
+"""Mistakes that a user can mend: one sentence with the remedy, shown without a traceback, exit code 2."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+Choice = TypeVar("Choice")
+
+
+class UserError(ValueError):
+    """Something the user gave cannot be used; the message says what, and what to do instead."""
+
+
+def suggestion(name: str, legal: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" for the legal name nearest to a mistyped one, or nothing.
+
+    >>> suggestion("iegg", ["ieg", "l2r"])
+    " Did you mean 'ieg'?"
+    >>> suggestion("zzz", ["ieg", "l2r"])
+    ''
+    """
+    nearest = get_close_matches(name, list(legal), n=1)
+    return f" Did you mean '{nearest[0]}'?" if nearest else ""
+
+
+def choose(kind: str, name: str, table: Mapping[str, Choice]) -> Choice:
+    """Look a name up in a table of choices; the error lists the legal names.
+
+    >>> choose("method", "ieg", {"ieg": 1, "l2r": 2})
+    1
+    >>> choose("method", "iegg", {"ieg": 1, "l2r": 2})
+    Traceback (most recent call last):
+    karat.errors.UserError: Unknown method 'iegg'. Did you mean 'ieg'? Choose one of: ieg, l2r.
+    """
+    if name not in table:
+        raise UserError(
+            f"Unknown {kind} '{name}'.{suggestion(name, table)} Choose one of: {', '.join(sorted(table))}."
+        )
+    return table[name]

@@ -1,0 +1,62 @@
+"""The paper's method, Algorithm 1: meta re-weighting and re-labeling, pseudo labels, consistency, mixup."""
+
+import torch
+
+from karat.algorithm.coefficients import data_coefficients
+from karat.algorithm.joint_batch import joint_batch, split_targets
+from karat.algorithm.losses import coefficient_losses, mixed_losses, total_loss
+from karat.algorithm.pseudo_labels import pseudo_labels
+from karat.algorithm.settings import AlgorithmSettings
+from karat.algorithm.targets import one_hot
+from karat.methods.step import Batch, Learner, StepResult
+
+
+def ieg(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: torch.Generator) -> StepResult:
+    """Take one step of Algorithm 1; the comments are its line numbers."""
+    network, augmentation = learner.network, learner.augmentation
+
+    # 1: views of the noisy batch, the weak one first
+    weak = augmentation.weak(batch.noisy_inputs, generator)
+    views = [weak, *[augmentation.strong(weak, generator) for _ in range(settings.views - 1)]]
+    trusted_inputs = augmentation.weak(batch.trusted_inputs, generator)
+
+    # 2: pseudo labels
+    passes = [network.forward_pass(view) for view in views]
+    logits = [forward.logits for forward in passes]
+    pseudo = pseudo_labels(logits, settings.temperature, settings.normalize_logits)
+    fixed_pseudo = pseudo.detach()
+    given = one_hot(batch.given_labels, learner.classes, like=pseudo)
+    trusted = one_hot(batch.trusted_labels, learner.classes, like=pseudo)
+
+    # 3: data coefficients
+    coefficients = data_coefficients(
+        network, learner.optimizer, passes, given, trusted_inputs, trusted, settings
+    )
+
+    # 4, 5: split by weight, join with the trusted batch, mix
+    targets = split_targets(given, fixed_pseudo, coefficients.weights, settings.threshold)
+    joint = joint_batch(trusted_inputs, trusted, views, targets, settings.mixup, generator)
+
+    # 6: total loss
+    loss = total_loss(
+        coefficient_losses(
+            logits[0],
+            given,
+            pseudo if settings.pseudo_label_gradient else fixed_pseudo,
+            coefficients,
+            settings.initial_label_trust,
+        ),
+        mixed_losses(network(joint.inputs), joint.targets, joint.part_sizes, settings.normalize_logits),
+        logits,
+        settings,
+    )
+
+    # 7: one step of the optimizer
+    learner.update(loss.total)
+    return StepResult(
+        {name: value.detach() for name, value in loss._asdict().items()},
+        logits[0].detach(),
+        *coefficients[:2],
+        pseudo_labels=fixed_pseudo,
+        class_scores=coefficients.class_scores,
+    )

@@ -1,0 +1,1 @@
+"""What surrounds the algorithm: schedules, weight averaging, evaluation, checkpoints, metrics, progress."""

@@ -1,0 +1,88 @@
+"""How good a model is: accuracy, loss and probabilities over a whole set, batch by batch."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from karat.errors import UserError
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What `evaluate` found: accuracies as fractions in [0, 1], mean cross-entropy, number of examples."""
+
+    top1: float
+    top5: float
+    loss: float
+    count: int
+
+
+def evaluate(model: nn.Module, inputs: Tensor, labels: Tensor, batch_size: int = 512) -> Accuracy:
+    """Measure a model that returns logits on labelled examples; its mode is put back, no gradient is kept.
+
+    `top5` asks for the label among the min(5, classes) largest logits. Batches go to the model's device.
+
+    >>> evaluate(nn.Identity(), torch.eye(6), torch.tensor([0, 1, 2, 3, 4, 0])).top1  # 5 of 6 are right
+    0.8333333333333334
+    """
+    if len(inputs) != len(labels) or len(labels) == 0:
+        raise UserError(
+            f"Cannot evaluate on {len(inputs)} inputs and {len(labels)} labels; give at least one input "
+            "and one label for each."
+        )
+    top1 = top5 = 0
+    loss = 0.0
+    smallest, largest = int(labels.min()), int(labels.max())
+    with _evaluation_mode(model):
+        device = _device(model, inputs)
+        for batch, given in zip(inputs.split(batch_size), labels.split(batch_size), strict=True):
+            logits, target = model(batch.to(device)).float(), given.to(device)
+            classes = logits.shape[1]
+            if smallest < 0 or largest >= classes:
+                raise UserError(
+                    f"The labels reach from {smallest} to {largest}, but the model has {classes} classes; "
+                    f"use labels from 0 to {classes - 1}."
+                )
+            hits = logits.topk(min(5, classes)).indices == target[:, None]
+            top1 += int(hits[:, 0].sum())
+            top5 += int(hits.sum())
+            loss += float(cross_entropy(logits, target, reduction="sum"))
+    count = len(labels)
+    return Accuracy(top1=top1 / count, top5=top5 / count, loss=loss / count, count=count)
+
+
+def predict_probabilities(model: nn.Module, inputs: Tensor, batch_size: int = 512) -> Tensor:
+    """Return the softmax of a model's logits for all inputs, on the CPU in float32; its mode is put back.
+
+    >>> predict_probabilities(nn.Identity(), torch.zeros(1, 2))
+    tensor([[0.5000, 0.5000]])
+    """
+    with _evaluation_mode(model):
+        device = _device(model, inputs)
+        batches = [model(batch.to(device)).float().softmax(1).cpu() for batch in inputs.split(batch_size)]
+    return torch.cat(batches)
+
+
+@contextmanager
+def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode without gradients; afterwards every submodule has its own mode again.
+
+    `model.train()` would not do: it would also wake the parts that somebody froze with `eval()`.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _device(model: nn.Module, inputs: Tensor) -> torch.device:
+    return next((tensor.device for tensor in chain(model.parameters(), model.buffers())), inputs.device)

@@ -1,0 +1,90 @@
+"""The log of a run's figures: one JSON object a line, readable while the run goes on."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from karat.errors import UserError
+
+
+class MetricsLog:
+    """Append records to a file of JSON lines; every line is on its way to the disk when `append` returns.
+
+    A checkpoint keeps `position()`; a resumed run calls `truncate` with it, so that no step is logged twice.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "metrics.jsonl"
+    >>> with MetricsLog(path) as log:
+    ...     log.append({"step": 1, "loss": 0.5})
+    ...     log.append({"step": 2, "loss": math.nan})
+    >>> print(path.read_text(), end="")
+    {"step": 1, "loss": 0.5}
+    {"step": 2, "loss": null}
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(path, "ab")  # noqa: SIM115  held open until close
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write one line; NaN and infinities, which JSON does not have, become null."""
+        line = json.dumps(_finite(record), ensure_ascii=False, allow_nan=False)
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+
+    def position(self) -> int:
+        """Return the length of the log in bytes, after making sure that so much of it survives a crash."""
+        os.fsync(self._file.fileno())
+        return os.fstat(self._file.fileno()).st_size
+
+    def truncate(self, position: int) -> None:
+        """Drop what was written after a position; a log that is shorter than that stays as it is."""
+        self._file.truncate(min(position, self.position()))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> "MetricsLog":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+    """Read the records of a log; a last line that is still being written is left out."""
+    try:
+        lines = Path(path).read_bytes().split(b"\n")[:-1]  # what follows the last line end is incomplete
+    except OSError as error:
+        raise UserError(f"Cannot read {path} ({error.strerror or error}); check the path.") from error
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise _damaged(path, number) from error
+        if not isinstance(record, dict):
+            raise _damaged(path, number)
+        records.append(record)
+    return records
+
+
+def _damaged(path: str | Path, number: int) -> UserError:
+    return UserError(f"Line {number} of {path} is not a JSON object; mend or delete that line.")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

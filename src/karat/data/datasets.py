@@ -17,9 +17,7 @@ from karat.data.readers import Array, read_idx, read_npz, read_parquet_images, r
 from karat.data.trusted import rank_within_class
 from karat.errors import UserError, choose
 
-FASHION_MNIST_FOLDER = Path(
-    "/usr/share/datasets/fashion-mnist"
-)  # of the Debian package dataset-fashion-mnist
+FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # Debian's package dataset-fashion-mnist
 FASHION_MNIST_CLASSES = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
@@ -58,7 +56,9 @@ class Dataset:
     flip: bool
 
 
-def load_dataset(name: str, path: Path | None = None, seed: int = 0, limit: int | None = None) -> Dataset:
+def load_dataset(
+    name: str, path: str | Path | None = None, seed: int = 0, limit: int | None = None
+) -> Dataset:
     """Load a dataset by its name, or from an .npz file; keep at most `limit` train examples, class-balanced.
 
     The path is the folder of fashion_mnist or cifar10. The seed decides which examples the limit keeps,
@@ -68,10 +68,11 @@ def load_dataset(name: str, path: Path | None = None, seed: int = 0, limit: int 
     >>> tuple(digits.train.inputs.shape), len(digits.test), digits.train.labels.bincount().tolist()[:3]
     ((500, 1, 12, 12), 497, [50, 50, 50])
     """
+    folder = None if path is None else Path(path)
     if name.endswith(".npz"):
-        dataset = _npz(Path(name), path)
+        dataset = _npz(Path(name), folder)
     else:
-        dataset = choose("dataset (or .npz file)", name, DATASETS)(path)
+        dataset = choose("dataset (or .npz file)", name, DATASETS)(folder)
     return dataset if limit is None else replace(dataset, train=_limited(dataset, limit, seed))
 
 
@@ -101,8 +102,8 @@ def _build(name: str, train: Part, test: Part, classes: tuple[str, ...], flip: b
     return Dataset(name, parts[0], parts[1], classes, flip)
 
 
-def _npz(file: Path, path: Path | None) -> Dataset:
-    _refuse_path(file.name, path)
+def _npz(file: Path, folder: Path | None) -> Dataset:
+    _refuse_folder(file.name, folder)
     arrays = read_npz(file)
     names = ("train_inputs", "train_labels", "test_inputs", "test_labels")
     missing = [name for name in names if name not in arrays]
@@ -111,7 +112,7 @@ def _npz(file: Path, path: Path | None) -> Dataset:
             f"{file} has no {' and no '.join(missing)}: save the arrays {', '.join(names)} in it."
         )
     train_labels, test_labels, classes = number_labels(arrays["train_labels"], arrays["test_labels"])
-    # flip=False: nobody said that a mirrored image means the same. dataclasses.replace(dataset, flip=True) does.
+    # flip=False: nobody said that a mirrored image means the same; dataclasses.replace can say so.
     return _build(
         file.stem,
         (arrays["train_inputs"], train_labels),
@@ -130,59 +131,59 @@ def _split(name: str, bunch: Any, inputs: Array, test_size: int | float) -> Data
     return _build(name, (train_inputs, train_labels), (test_inputs, test_labels), classes, flip=False)
 
 
-def _digits(path: Path | None) -> Dataset:
-    _refuse_path("digits", path)
+def _digits(folder: Path | None) -> Dataset:
+    _refuse_folder("digits", folder)
     bunch = sklearn_datasets.load_digits()
     # Background around the 8x8 pixels, to 12x12: it leaves augmentation room to move the digit.
     inputs = np.pad(bunch.images / 16, ((0, 0), (2, 2), (2, 2)))
     return _split("digits", bunch, inputs, test_size=497)  # 1,300 train: 100 trusted leave 1,200 noisy
 
 
-def _wine(path: Path | None) -> Dataset:
-    _refuse_path("wine", path)
+def _wine(folder: Path | None) -> Dataset:
+    _refuse_folder("wine", folder)
     bunch = sklearn_datasets.load_wine()
     return _split("wine", bunch, bunch.data, test_size=0.3)
 
 
-def _breast_cancer(path: Path | None) -> Dataset:
-    _refuse_path("breast_cancer", path)
+def _breast_cancer(folder: Path | None) -> Dataset:
+    _refuse_folder("breast_cancer", folder)
     bunch = sklearn_datasets.load_breast_cancer()
     return _split("breast_cancer", bunch, bunch.data, test_size=0.3)
 
 
-def _fashion_mnist(path: Path | None) -> Dataset:
-    folder = path or FASHION_MNIST_FOLDER
+def _fashion_mnist(folder: Path | None) -> Dataset:
+    source = folder or FASHION_MNIST_FOLDER
 
     def read(name: str) -> Array:
-        if (folder / name).is_file():
-            return read_idx(folder / name)
+        if (source / name).is_file():
+            return read_idx(source / name)
         require(
-            folder / f"{name}.gz",
+            source / f"{name}.gz",
             "install the Debian package dataset-fashion-mnist, "
             "or copy the file there from github.com/zalandoresearch/fashion-mnist",
         )
-        return read_idx(folder / f"{name}.gz")
+        return read_idx(source / f"{name}.gz")
 
     train = read("train-images-idx3-ubyte"), read("train-labels-idx1-ubyte")
     test = read("t10k-images-idx3-ubyte"), read("t10k-labels-idx1-ubyte")
     return _build("fashion_mnist", train, test, FASHION_MNIST_CLASSES, flip=True)
 
 
-def _cifar10(path: Path | None) -> Dataset:
-    if path is None:
+def _cifar10(folder: Path | None) -> Dataset:
+    if folder is None:
         raise UserError(
             "Dataset 'cifar10' comes without a default folder: "
             "set the path to the folder with cifar10_train.parquet and cifar10_test.parquet."
         )
-    files = path / "cifar10_train.parquet", path / "cifar10_test.parquet"
+    files = folder / "cifar10_train.parquet", folder / "cifar10_test.parquet"
     for file in files:
         require(file, "put it there, a table with the columns image (encoded bytes) and label (0 to 9)")
     train, test = (read_parquet_images(file) for file in files)
     return _build("cifar10", train, test, CIFAR10_CLASSES, flip=True)
 
 
-def _refuse_path(name: str, path: Path | None) -> None:
-    if path is not None:
+def _refuse_folder(name: str, folder: Path | None) -> None:
+    if folder is not None:
         raise UserError(f"Dataset '{name}' is not read from a folder: leave the path out.")
 
 

@@ -19,13 +19,13 @@ from karat.data.readers import Array, read_npz, require
 from karat.errors import UserError, choose
 
 
-def save_labels(labels: NoisyLabels, path: Path) -> None:
+def save_labels(labels: NoisyLabels, path: str | Path) -> None:
     """Write the labels in the format of the file's ending; the file appears whole or not at all."""
+    path = Path(path)
     write = choose("label file ending", path.suffix, {".npz": _write_npz, ".csv": _write_csv})
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(
-        f".{path.name}.{os.getpid()}.tmp"
-    )  # same folder: os.replace stays on one disk
+    # In the same folder, because os.replace is atomic only within one file system.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("wb") as file:
             write(labels, file)
@@ -34,8 +34,9 @@ def save_labels(labels: NoisyLabels, path: Path) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def load_labels(path: Path, count: int, classes: int) -> NoisyLabels:
+def load_labels(path: str | Path, count: int, classes: int) -> NoisyLabels:
     """Read the labels of so many examples; `true` and `transition` are None where the file does not say."""
+    path = Path(path)
     read = choose("label file ending", path.suffix, {".npz": read_npz, ".csv": _read_csv})
     columns = read(path)
     given = _integers(columns, "given_label", path, count)
@@ -46,7 +47,9 @@ def load_labels(path: Path, count: int, classes: int) -> NoisyLabels:
         check_labels(true, classes, f"The values of true_label in {path}")
     transition = None
     if "transition" in columns:
-        transition = torch.from_numpy(columns["transition"])
+        if columns["transition"].dtype.kind != "f":
+            raise UserError(f"The transition in {path} holds no floats: save the matrix of probabilities.")
+        transition = torch.from_numpy(columns["transition"].astype(np.float64))
         check_transition(transition, classes)
     if "index" in columns:  # rows may come in any order
         index = _integers(columns, "index", path, count)
@@ -71,7 +74,7 @@ def _integers(columns: Mapping[str, Array], name: str, path: Path, count: int) -
         )
     if len(column) != count:
         raise UserError(
-            f"{path} has {len(column)} values of {name} for {count} examples: use the label file of this data."
+            f"{path} has {len(column)} values of {name} for {count} examples: use the labels of this data."
         )
     return torch.from_numpy(column.astype(np.int64))
 
@@ -93,15 +96,18 @@ def _write_csv(labels: NoisyLabels, file: BinaryIO) -> None:
 def _read_csv(path: Path) -> dict[str, Array]:
     require(path, "check the path")
     try:
-        with path.open(
-            newline="", encoding="utf-8-sig"
-        ) as file:  # -sig: spreadsheets write a byte-order mark
+        # utf-8-sig: spreadsheets write a byte-order mark.
+        with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
         header = rows[0] if rows else []
-        columns = [name for name in ("index", "given_label", "true_label") if name in header]
-        cells = {name: [int(row[header.index(name)]) for row in rows[1:]] for name in columns}
-        arrays = {name: np.array(values, dtype=np.int64) for name, values in cells.items()}
-    except (OSError, ValueError, IndexError, OverflowError, csv.Error) as error:
+        for number, row in enumerate(rows, start=1):
+            if len(row) != len(header):
+                raise ValueError(f"row {number} has {len(row)} cells, the first {len(header)}")
+        arrays: dict[str, Array] = {}
+        for column, name in enumerate(header):
+            if name in ("index", "given_label", "true_label"):
+                arrays[name] = np.array([int(row[column]) for row in rows[1:]], dtype=np.int64)
+    except (OSError, ValueError, OverflowError, csv.Error) as error:
         raise UserError(
             f"{path} is not a table of integers separated by commas ({error}): "
             "write the columns index, given_label and, where known, true_label."

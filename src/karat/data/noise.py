@@ -63,7 +63,7 @@ def symmetric_transition(classes: int, rate: float) -> Tensor:
 
 
 def asymmetric_transition(classes: int, rate: float, class_map: ClassMap | None = None) -> Tensor:
-    """Flip each class of the map to its target with probability rate; the default map is c -> (c + 1) % classes.
+    """Flip each class of the map to its target with probability rate; by default c -> (c + 1) % classes.
 
     >>> asymmetric_transition(3, 0.25, {0: 2}).tolist()
     [[0.75, 0.0, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
@@ -168,7 +168,7 @@ def make_transition(
     classes: int,
     rate: float,
     class_map: ClassMap | None = None,
-    matrix_file: Path | None = None,
+    matrix_file: str | Path | None = None,
 ) -> Tensor:
     """Build the transition of a noise by its name; "none" and "transition" do not look at the rate.
 
@@ -184,7 +184,7 @@ def make_transition(
         raise UserError(
             f"Noise '{name}' takes no matrix: leave matrix_file out, or choose noise 'transition'."
         )
-    return build(classes, rate, class_map, matrix_file)
+    return build(classes, rate, class_map, None if matrix_file is None else Path(matrix_file))
 
 
 def _check_rate(classes: int, rate: float) -> None:

@@ -14,23 +14,17 @@ from karat.errors import UserError, choose
 
 Array = NDArray[Any]
 
+_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)  # what a damaged file raises
+
 
 def read_npz(path: Path) -> dict[str, Array]:
     """Read every array of an .npz file."""
     require(path, "check the path, or write the file with numpy.savez")
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     # AttributeError, TypeError: an .npy file under the wrong name loads as a bare array.
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        AttributeError,
-        TypeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except (*_UNREADABLE, AttributeError, TypeError) as error:
         raise UserError(
             f"{path} is not an .npz file of plain arrays ({error}): write it with numpy.savez, "
             "and without Python objects in it."
@@ -43,7 +37,7 @@ def read_matrix(path: Path) -> Array:
     require(path, "check the path")
     try:
         return np.asarray(reader(path), dtype=np.float64)
-    except (OSError, ValueError, EOFError) as error:
+    except _UNREADABLE as error:
         raise UserError(
             f"{path} holds no matrix of numbers ({error}): write one row per true class."
         ) from error
@@ -62,11 +56,11 @@ def _load_csv(path: Path) -> Array:
 def read_idx(path: Path) -> Array:
     """Read unsigned bytes in the idx format of MNIST, plain or with gzip (told by the ending .gz).
 
-    Header: two zero bytes, the type (8: unsigned byte), the number of axes, each length as a big-endian int32.
+    Header: two zero bytes, the type (8: unsigned byte), the number of axes, each length (big-endian int32).
     """
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
+    except _UNREADABLE as error:
         raise UserError(f"{path} cannot be unpacked ({error}): get a fresh copy of it.") from error
     if len(content) < 4 or content[:3] != b"\x00\x00\x08" or len(content) < 4 + 4 * content[3]:
         raise UserError(f"{path} is not an idx file of unsigned bytes: get a fresh copy of it.")
@@ -89,7 +83,7 @@ def read_parquet_images(path: Path) -> tuple[Array, Array]:
         raise UserError(f"Reading {path} needs pyarrow and Pillow: pip install pyarrow pillow.") from error
     try:
         table = parquet.read_table(path)
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+    except _UNREADABLE as error:
         raise UserError(f"{path} is not a parquet file ({error}): get a fresh copy of it.") from error
     for column in ("image", "label"):
         if column not in table.column_names:

@@ -1,0 +1,142 @@
+"""Line 1 of Algorithm 1: weak and strong views of a whole batch, from one seeded generator.
+
+Images (channels first, values in [-1, 1]) are augmented with kornia: weak is crop and flip; strong goes on top
+of it: policy -> flip -> crop -> cutout. Vectors get feature dropout and small noise instead.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from karat.errors import UserError
+
+
+@dataclass(frozen=True)
+class AugmentationSettings:
+    """How views are made.
+
+    Attributes:
+        policy: the first part of the strong view: "randaugment", "autoaugment" (CIFAR's learned policy, colour
+            images only) or "none".
+        magnitude: strength of RandAugment, above 0 and below 30.
+        crop: how far images are shifted at most, as a share of their size (1/8: 4 pixels of 32).
+        cutout: side of the square that strong views lose, as a share of the image's (1/2: 16 pixels of 32).
+        flip: mirror images; null does it where the dataset says that a mirrored image means the same.
+        feature_dropout: share of a vector's features that a strong view loses (set to the mean); the weak view
+            loses none.
+        feature_noise: standard deviation of the noise on a vector's standardised features; a tenth of it in the
+            weak view.
+    """
+
+    policy: Literal["randaugment", "autoaugment", "none"] = "randaugment"
+    magnitude: int = 10
+    crop: float = 0.125
+    cutout: float = 0.5
+    flip: bool | None = None
+    feature_dropout: float = 0.2
+    feature_noise: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("crop", "cutout", "feature_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(
+                    f"augmentation.{name} is {getattr(self, name)}: write a share of at least 0 and below 1."
+                )
+        if not 0 < self.magnitude < 30:
+            raise UserError(f"augmentation.magnitude is {self.magnitude}: write a number from 1 to 29.")
+        if self.feature_noise < 0:
+            raise UserError(f"augmentation.feature_noise is {self.feature_noise}: write 0 or more.")
+
+
+class ImageAugmentation:
+    """Random views of image batches."""
+
+    def __init__(self, shape: tuple[int, int, int], flip: bool, settings: AugmentationSettings) -> None:
+        import kornia.augmentation as K  # imported where needed: vectors do without it, and it is slow
+
+        channels, height, width = shape
+        flips = [K.RandomHorizontalFlip()] if flip else []
+        padding = (round(settings.crop * height), round(settings.crop * width))
+        crops = [K.RandomCrop((height, width), padding=padding, cropping_mode="slice")] if any(padding) else []
+        area = settings.cutout**2
+        cutouts = [K.RandomErasing(p=1.0, scale=(area, area), ratio=(1.0, 1.0))] if area else []
+        self._weak = nn.Sequential(*crops, *flips)
+        self._strong = nn.Sequential(*_policy(settings, channels), *flips, *crops, *cutouts)
+
+    def weak(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Crop and flip."""
+        return _augmented(self._weak, inputs, generator)
+
+    def strong(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Apply the policy, flip, crop and cut out."""
+        return _augmented(self._strong, inputs, generator)
+
+
+class VectorAugmentation:
+    """Random views of standardised feature vectors."""
+
+    def __init__(self, settings: AugmentationSettings) -> None:
+        self._dropout = settings.feature_dropout
+        self._noise = settings.feature_noise
+
+    def weak(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Add a little noise."""
+        return inputs + 0.1 * self._noise * _normal_like(inputs, generator)
+
+    def strong(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
+        """Set random features to their mean, 0, and add noise."""
+        kept = torch.rand(inputs.shape, generator=generator, device=generator.device) >= self._dropout
+        return (inputs + self._noise * _normal_like(inputs, generator)) * kept.to(inputs)
+
+
+def make_augmentation(
+    shape: tuple[int, ...], flip: bool, settings: AugmentationSettings
+) -> ImageAugmentation | VectorAugmentation:
+    """Return the augmentation for images `(channels, height, width)` or vectors `(features,)`."""
+    if len(shape) == 3:
+        channels, height, width = shape
+        flip = flip if settings.flip is None else settings.flip
+        return ImageAugmentation((channels, height, width), flip, settings)
+    return VectorAugmentation(settings)
+
+
+@contextmanager
+def seeded(generator: torch.Generator) -> Iterator[None]:
+    """Draw torch's global random numbers, which kornia uses, from the generator; put the global state back."""
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def _augmented(transform: nn.Module, inputs: Tensor, generator: torch.Generator) -> Tensor:
+    with seeded(generator), torch.no_grad():
+        return transform((inputs + 1) / 2).clamp(0, 1) * 2 - 1
+
+
+def _normal_like(inputs: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randn(inputs.shape, generator=generator, device=generator.device).to(inputs)
+
+
+def _policy(settings: AugmentationSettings, channels: int) -> list[nn.Module]:
+    from kornia.augmentation.auto import AutoAugment, RandAugment
+    from kornia.augmentation.auto.rand_augment.rand_augment import default_policy
+
+    if settings.policy == "none":
+        return []
+    if settings.policy == "autoaugment":
+        if channels != 3:
+            raise UserError(
+                f"AutoAugment's policy is for images with 3 channels, these have {channels}: "
+                "write augmentation.policy: randaugment."
+            )
+        return [AutoAugment("cifar10")]
+    policy: Any = default_policy
+    if channels != 3:
+        # The colour operations need three channels.
+        policy = [operations for operations in default_policy if operations[0][0] not in ("color", "equalize")]
+    return [RandAugment(n=2, m=settings.magnitude, policy=policy)]

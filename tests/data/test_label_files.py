@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from karat.data.label_files import load_labels, save_labels
+from karat.data.noise import NoisyLabels, corrupt, uniform_transition
+from karat.errors import UserError
+
+ENDINGS = [".npz", ".csv"]
+
+
+def noisy_labels(count=20, classes=4, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    true = torch.randint(classes, (count,), generator=generator)
+    return corrupt(true, uniform_transition(classes, 0.5), generator)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(count=st.integers(0, 50), classes=st.integers(2, 12), seed=st.integers(0, 2**32 - 1))
+def test_round_trip(tmp_path, ending, count, classes, seed):
+    file = tmp_path / f"labels{ending}"
+    saved = noisy_labels(count, classes, seed)
+    save_labels(saved, file)
+    loaded = load_labels(file, count, classes)
+    assert torch.equal(loaded.given, saved.given)
+    assert torch.equal(loaded.true, saved.true)
+    assert loaded.classes == classes
+    assert loaded.transition is None if ending == ".csv" else torch.equal(loaded.transition, saved.transition)
+    assert [found.name for found in tmp_path.iterdir()] == [file.name]  # no temporary file stays
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_round_trip_without_true_labels(tmp_path, ending):
+    file = str(tmp_path / "new" / "folder" / f"labels{ending}")
+    save_labels(NoisyLabels(torch.tensor([1, 0]), None, classes=2, transition=None), file)
+    loaded = load_labels(file, 2, 2)
+    assert loaded.given.tolist() == [1, 0]
+    assert loaded.true is None
+    assert loaded.rate is None
+
+
+def test_csv_is_plain(tmp_path):
+    file = tmp_path / "labels.csv"
+    save_labels(NoisyLabels(torch.tensor([1, 0]), torch.tensor([1, 1]), classes=2, transition=None), file)
+    assert file.read_text() == "index,given_label,true_label\n0,1,1\n1,0,1\n"
+
+
+def test_csv_from_a_spreadsheet(tmp_path):
+    """Rows in another order, another column, a byte-order mark and Windows line ends."""
+    file = tmp_path / "labels.csv"
+    file.write_bytes(b"\xef\xbb\xbfindex,name,given_label\r\n1,b.png,5\r\n0,a.png,3\r\n")
+    assert load_labels(file, 2, 6).given.tolist() == [3, 5]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_failed_write_keeps_the_old_file(tmp_path, ending):
+    file = tmp_path / f"labels{ending}"
+    save_labels(noisy_labels(), file)
+    before = file.read_bytes()
+    broken = NoisyLabels(torch.tensor([1, 0]), "no tensor", classes=2, transition=None)
+    with pytest.raises((AttributeError, TypeError)):
+        save_labels(broken, file)
+    assert file.read_bytes() == before
+    assert [found.name for found in tmp_path.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "index,given_label\n0,1\n",
+            r"has 1 values of given_label for 2 examples: use the labels of this data",
+        ),
+        (
+            "index,given_label\n0,1\n1,4\n",
+            r"given_label in .* reach from 1 to 4: number the 3 classes 0 to 2",
+        ),
+        ("index,given_label,true_label\n0,1,0\n1,1,-1\n", r"true_label in .* reach from -1 to 0"),
+        ("index,given_label\n0,1\n1,0.5\n", r"not a table of integers .*'0\.5'.*: write the columns index"),
+        ("index,given_label\n0,1\n1\n", r"not a table of integers .*row 3 has 1 cells, the first 2"),
+        ("index,given_label\n0,1\n1,99999999999999999999\n", "not a table of integers"),
+        ("index,given_label\n0,1\n0,1\n", "must hold every number from 0 to 1 once: number its rows anew"),
+        ("given_label\n1\n1\n", "has no column index: add one that numbers the examples from 0"),
+        ("index,label\n0,1\n1,1\n", "has no given_label: give the labels this name"),
+        ("", "has no column index"),
+    ],
+)
+def test_unusable_csv(tmp_path, text, message):
+    file = tmp_path / "labels.csv"
+    file.write_text(text)
+    with pytest.raises(UserError, match=message):
+        load_labels(file, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"given_label": np.array([0])}, "has 1 values of given_label for 2 examples"),
+        (
+            {"given_label": np.array([0.0, 1.0])},
+            r"shape \(2,\) and type float64: give one integer per example",
+        ),
+        ({"given_label": np.array([[0, 1]])}, r"shape \(1, 2\) and type int64"),
+        ({"given_label": np.array([0, 3])}, "reach from 0 to 3: number the 3 classes 0 to 2"),
+        ({"labels": np.array([0, 1])}, "has no given_label: give the labels this name"),
+        ({"given_label": np.array([0, 1]), "transition": np.eye(2)}, "3 classes need 3 rows"),
+        (
+            {"given_label": np.array([0, 1]), "transition": np.array(["x"])},
+            "holds no floats: save the matrix",
+        ),
+        (
+            {"given_label": np.array([0, None])},
+            "not an .npz file of plain arrays .*: write it with numpy.savez",
+        ),
+    ],
+)
+def test_unusable_npz(tmp_path, arrays, message):
+    file = tmp_path / "labels.npz"
+    np.savez(file, **arrays)
+    with pytest.raises(UserError, match=message):
+        load_labels(file, 2, 3)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_missing_file(tmp_path, ending):
+    with pytest.raises(UserError, match=r"There is no file .*: check the path"):
+        load_labels(tmp_path / f"labels{ending}", 2, 3)
+
+
+def test_unknown_ending(tmp_path):
+    for call in (lambda file: save_labels(noisy_labels(), file), lambda file: load_labels(file, 20, 4)):
+        with pytest.raises(
+            UserError, match=r"Unknown label file ending '\.txt'\..*Choose one of: \.csv, \.npz"
+        ):
+            call(tmp_path / "labels.txt")

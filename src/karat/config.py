@@ -1,7 +1,8 @@
 """One tree of frozen dataclasses that says everything about a run; the command line is generated from it."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from karat.algorithm.settings import ALGORITHM_PRESETS, AlgorithmSettings
 from karat.data.augmentation import AugmentationSettings
@@ -98,7 +99,14 @@ class TrainingSettings:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "steps", "batch_size", "trusted_batch_size", "evaluate_every", "checkpoint_every"):
+        for name in (
+            "epochs",
+            "steps",
+            "batch_size",
+            "trusted_batch_size",
+            "evaluate_every",
+            "checkpoint_every",
+        ):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"training.{name} is {value}: write 1 or more.")
@@ -158,3 +166,29 @@ def preset(name: str) -> Config:
     0.999
     """
     return choose("preset", name, PRESETS)
+
+
+def config_as_dict(config: Config) -> dict[str, Any]:
+    """Return the config as plain values, as they stand in config.yaml."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        return str(value) if isinstance(value, Path) else value
+
+    return {key: plain(value) for key, value in asdict(config).items()}
+
+
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a nested dict with dotted keys; a class map is one value.
+
+    >>> flat({"data": {"name": "digits"}, "seed": 0})
+    {'data.name': 'digits', 'seed': 0}
+    """
+    flattened: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and key != "class_map":
+            flattened |= flat(value, f"{prefix}{key}.")
+        else:
+            flattened[f"{prefix}{key}"] = value
+    return flattened

@@ -33,7 +33,5 @@ def choose(kind: str, name: str, table: Mapping[str, Choice]) -> Choice:
     karat.errors.UserError: Unknown method 'iegg'. Did you mean 'ieg'? Choose one of: ieg, l2r.
     """
     if name not in table:
-        raise UserError(
-            f"Unknown {kind} '{name}'.{suggestion(name, table)} Choose one of: {', '.join(sorted(table))}."
-        )
+        raise UserError(f"Unknown {kind} '{name}'.{suggestion(name, table)} Choose one of: {', '.join(sorted(table))}.")
     return table[name]

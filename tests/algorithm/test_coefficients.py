@@ -175,12 +175,15 @@ def test_finite_differences_agree(model_name, dtype):
     network, optimizer, views, given, trusted, targets = problem(model_name, "momentum")
     network.module.to(dtype)
     optimizer = OPTIMIZERS["momentum"]([p for p in network.module.parameters() if p.requires_grad])
-    views, given, trusted, targets = [v.to(dtype) for v in views], given.to(dtype), trusted.to(dtype), targets.to(dtype)
+    views, given, trusted, targets = (
+        [v.to(dtype) for v in views],
+        given.to(dtype),
+        trusted.to(dtype),
+        targets.to(dtype),
+    )
     passes = [network.forward_pass(view) for view in views]
     exact, near = (
-        meta_gradient(
-            network, optimizer, passes, given, trusted, targets, AlgorithmSettings(derivative=derivative)
-        )
+        meta_gradient(network, optimizer, passes, given, trusted, targets, AlgorithmSettings(derivative=derivative))
         for derivative in ("jvp", "finite_difference")
     )
     assert relative_error(near.weights, exact.weights) <= 1e-3
@@ -235,9 +238,7 @@ def test_falls_back_to_finite_differences_and_says_so_once(caplog):
     optimizer = OPTIMIZERS["momentum"](network.module.parameters())
     passes = [network.forward_pass(view) for view in views]
     with pytest.raises(NotImplementedError):
-        meta_gradient(
-            network, optimizer, passes, given, trusted, targets, AlgorithmSettings(derivative="jvp")
-        )
+        meta_gradient(network, optimizer, passes, given, trusted, targets, AlgorithmSettings(derivative="jvp"))
     for _ in range(2):
         found = meta_gradient(network, optimizer, passes, given, trusted, targets, AlgorithmSettings())
     assert caplog.text.count("finite differences") == 1

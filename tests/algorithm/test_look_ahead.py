@@ -67,9 +67,7 @@ def test_equals_a_real_step(name, steps):
     for copied, original in zip(stepped.parameters(), module.parameters(), strict=True):
         copied.grad = None if original.grad is None else original.grad.clone()
     real.step()
-    for parameter, (parameter_name, expected) in zip(
-        module.parameters(), stepped.named_parameters(), strict=True
-    ):
+    for parameter, (parameter_name, expected) in zip(module.parameters(), stepped.named_parameters(), strict=True):
         assert torch.equal(parameter, parameters[parameter_name])
         # NAdam keeps a factor of its own in float32; the look-ahead's copy is the more exact one.
         atol = 1e-9 if name == "nadam" else 1e-12

@@ -133,9 +133,7 @@ def test_cifar10(tmp_path):
         Image.fromarray(image).save(buffer, format="PNG")
         cells.append(buffer.getvalue())
     for part in ("train", "test"):
-        parquet.write_table(
-            table({"image": cells, "label": [9, 3, 5, 0]}), tmp_path / f"cifar10_{part}.parquet"
-        )
+        parquet.write_table(table({"image": cells, "label": [9, 3, 5, 0]}), tmp_path / f"cifar10_{part}.parquet")
     cifar = load_dataset("cifar10", tmp_path)
     expected = torch.tensor(images / 127.5 - 1, dtype=torch.float32).permute(0, 3, 1, 2)
     torch.testing.assert_close(cifar.train.inputs, expected)
@@ -177,9 +175,7 @@ def test_npz_images(tmp_path, shape, kind):
     form = {"uint8": lambda x: x, "0 to 1": lambda x: x / 255, "-1 to 1": lambda x: x / 127.5 - 1}[kind]
     mine = load_dataset(save(tmp_path / "mine.npz", train_inputs=form(pixels), test_inputs=form(pixels[:2])))
     expected = torch.tensor(pixels / 127.5 - 1, dtype=torch.float32)
-    expected = {2: lambda x: x[:, None], 3: lambda x: x.movedim(-1, 1) if shape[-1] == 3 else x}[len(shape)](
-        expected
-    )
+    expected = {2: lambda x: x[:, None], 3: lambda x: x.movedim(-1, 1) if shape[-1] == 3 else x}[len(shape)](expected)
     torch.testing.assert_close(mine.train.inputs, expected)
     torch.testing.assert_close(mine.test.inputs, expected[:2])
     assert mine.train.inputs.is_contiguous()
@@ -263,18 +259,14 @@ def test_unusable_npz_dataset(tmp_path, changes, message):
 
 
 def test_missing_npz(tmp_path):
-    with pytest.raises(
-        UserError, match=r"There is no file .*mine\.npz: check the path, or write the file with"
-    ):
+    with pytest.raises(UserError, match=r"There is no file .*mine\.npz: check the path, or write the file with"):
         load_dataset(str(tmp_path / "mine.npz"))
 
 
 def test_unusable_arguments(tmp_path):
     with pytest.raises(UserError, match=r"Unknown dataset \(or \.npz file\) 'digit'\. Did you mean 'digits'"):
         load_dataset("digit")
-    with pytest.raises(
-        UserError, match="limit of 9 train examples cannot hold all 10 classes: allow at least 10"
-    ):
+    with pytest.raises(UserError, match="limit of 9 train examples cannot hold all 10 classes: allow at least 10"):
         load_dataset("digits", limit=9)
     for name in set(DATASETS) - {"fashion_mnist", "cifar10"} | {save(tmp_path / "mine.npz")}:
         with pytest.raises(UserError, match="is not read from a folder: leave the path out"):

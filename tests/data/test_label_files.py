@@ -132,7 +132,5 @@ def test_missing_file(tmp_path, ending):
 
 def test_unknown_ending(tmp_path):
     for call in (lambda file: save_labels(noisy_labels(), file), lambda file: load_labels(file, 20, 4)):
-        with pytest.raises(
-            UserError, match=r"Unknown label file ending '\.txt'\..*Choose one of: \.csv, \.npz"
-        ):
+        with pytest.raises(UserError, match=r"Unknown label file ending '\.txt'\..*Choose one of: \.csv, \.npz"):
             call(tmp_path / "labels.txt")

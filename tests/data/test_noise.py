@@ -92,10 +92,7 @@ def test_corrupt_keeps_its_input_and_repeats_with_the_seed():
 
 
 def test_corrupt_takes_no_labels():
-    assert (
-        corrupt(torch.empty(0, dtype=torch.int64), uniform_transition(3, 0.5), generator()).given.tolist()
-        == []
-    )
+    assert corrupt(torch.empty(0, dtype=torch.int64), uniform_transition(3, 0.5), generator()).given.tolist() == []
 
 
 def test_realised_transition_counts_pairs():
@@ -126,9 +123,7 @@ def test_table_lists_every_noise():
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, math.inf])
 @pytest.mark.parametrize("build", [uniform_transition, symmetric_transition, asymmetric_transition])
 def test_rate_outside_0_to_1(build, rate):
-    with pytest.raises(
-        UserError, match=r"The noise rate is .*: give a share from 0 to 1, such as 0\.8 for 80%\."
-    ):
+    with pytest.raises(UserError, match=r"The noise rate is .*: give a share from 0 to 1, such as 0\.8 for 80%\."):
         build(10, rate)
 
 

@@ -16,9 +16,7 @@ from karat.errors import UserError
 
 
 def write_idx(file, values):
-    content = (
-        bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}i", *values.shape) + values.tobytes()
-    )
+    content = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}i", *values.shape) + values.tobytes()
     file.write_bytes(gzip.compress(content) if file.suffix == ".gz" else content)
 
 

@@ -67,9 +67,7 @@ def test_the_mode_comes_back_after_an_error():
 
 
 def test_probabilities_are_float32_rows_that_sum_to_one():
-    probabilities = predict_probabilities(
-        nn.Linear(4, 3).bfloat16(), torch.randn(5, 4).bfloat16(), batch_size=2
-    )
+    probabilities = predict_probabilities(nn.Linear(4, 3).bfloat16(), torch.randn(5, 4).bfloat16(), batch_size=2)
     assert probabilities.dtype == torch.float32
     torch.testing.assert_close(probabilities.sum(1), torch.ones(5))
 

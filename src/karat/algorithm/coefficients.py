@@ -81,12 +81,8 @@ def meta_gradient(
     """Return −∂L^p/∂ω and −∂L^p/∂λ at ω0 = 1/B and λ0."""
     parameters = network.trainable()
     losses, _ = _losses_and_trust_slopes([view.logits for view in views], given, settings)
-    gradients = torch.autograd.grad(
-        losses.mean(), list(parameters.values()), retain_graph=True, allow_unused=True
-    )
-    ahead = look_ahead(
-        optimizer, parameters, dict(zip(parameters, gradients, strict=True)), settings.look_ahead_rate
-    )
+    gradients = torch.autograd.grad(losses.mean(), list(parameters.values()), retain_graph=True, allow_unused=True)
+    ahead = look_ahead(optimizer, parameters, dict(zip(parameters, gradients, strict=True)), settings.look_ahead_rate)
     decay = weight_decay_of(optimizer, parameters) if settings.trusted_weight_decay else {}
     slope = trusted_gradient(network, ahead.parameters, trusted_inputs, trusted_targets, decay)
     direction = ahead.pullback(slope)
@@ -96,11 +92,12 @@ def meta_gradient(
     logits_slopes = [derivative(network, view, parameters, direction) for view in moving]
     still = [torch.zeros_like(view.logits) for view in views[len(moving) :]]
     with torch.no_grad():
-        _, (weight_gain, trust_gain) = torch.func.jvp(
+        slopes: tuple[Tensor, Tensor] = torch.func.jvp(
             lambda *logits: _losses_and_trust_slopes(logits, given, settings),
             tuple(view.logits.detach() for view in views),
             tuple(logits_slopes + still),
-        )
+        )[1]
+    weight_gain, trust_gain = slopes
     return MetaGradient(weight_gain, trust_gain / len(given), logits_slopes[0])
 
 

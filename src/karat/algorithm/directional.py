@@ -45,9 +45,7 @@ def jvp(network: Network, forward: ForwardPass, parameters: Parameters, directio
         return torch.zeros_like(forward.logits) if tangent is None else tangent
 
 
-def finite_difference(
-    network: Network, forward: ForwardPass, parameters: Parameters, direction: Parameters
-) -> Tensor:
+def finite_difference(network: Network, forward: ForwardPass, parameters: Parameters, direction: Parameters) -> Tensor:
     """Return ż as a central difference: `(z(Θ + h·d) − z(Θ − h·d)) / 2h`.
 
     `h` moves the parameters by a share of their norm: the square root of the machine precision. A smooth network

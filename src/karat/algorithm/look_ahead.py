@@ -111,9 +111,7 @@ def _sgd(value: Tensor, gradient: Tensor, state: dict, group: dict, rate: float)
     return _Update(value - rate * step, sign * rate * factor)
 
 
-def _adam(
-    value: Tensor, gradient: Tensor, state: dict, group: dict, rate: float, decoupled: bool = False
-) -> _Update:
+def _adam(value: Tensor, gradient: Tensor, state: dict, group: dict, rate: float, decoupled: bool = False) -> _Update:
     """m̂ and v̂ from the next moments;  Θ' = Θ − α·m̂/(√v̂ + ε), and its derivative with respect to g."""
     sign = -1.0 if group["maximize"] else 1.0
     beta1, beta2 = group["betas"]

@@ -33,9 +33,7 @@ def log_probability(logits: Tensor, normalize: bool = False) -> Tensor:
     return F.log_softmax(logits, dim=1)
 
 
-def kl_consistency(
-    weak: Tensor, strong: Sequence[Tensor], gradient: Literal["both", "augmented"] = "both"
-) -> Tensor:
+def kl_consistency(weak: Tensor, strong: Sequence[Tensor], gradient: Literal["both", "augmented"] = "both") -> Tensor:
     """Return the mean of `KL(Φ(x) ‖ Φ(x̂))` over the batch and the strong views (eq. 4).
 
     >>> kl_consistency(torch.zeros(1, 2), [torch.zeros(1, 2)])

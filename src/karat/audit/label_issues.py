@@ -8,9 +8,7 @@ from torch import Tensor
 from karat.audit.ledger import Ledger
 
 
-def label_issues(
-    ledger: Ledger, given_labels: Tensor, indices: Tensor, classes: Sequence[str]
-) -> pd.DataFrame:
+def label_issues(ledger: Ledger, given_labels: Tensor, indices: Tensor, classes: Sequence[str]) -> pd.DataFrame:
     """Return one row for each noisy example, the most suspicious first, in cleanlab's column names.
 
     `label_quality` is the remembered probability of the given label; a label that is not the predicted one is an

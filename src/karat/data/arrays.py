@@ -28,9 +28,7 @@ def scale_inputs(train: Array, test: Array) -> tuple[Tensor, Tensor]:
         )
     if train.ndim == 2:
         scaler = StandardScaler().fit(train.astype(np.float64))
-        return _float32(scaler.transform(train.astype(np.float64))), _float32(
-            scaler.transform(test.astype(np.float64))
-        )
+        return _float32(scaler.transform(train.astype(np.float64))), _float32(scaler.transform(test.astype(np.float64)))
     if train.dtype == test.dtype == np.uint8:
         factor, offset = 1 / 127.5, -1.0
     else:
@@ -47,13 +45,10 @@ def number_labels(train: Array, test: Array) -> tuple[Array, Array, tuple[str, .
     for name, labels in (("train_labels", train), ("test_labels", test)):
         if labels.ndim != 1 or labels.dtype.kind not in "iuU":
             raise UserError(
-                f"{name} has shape {labels.shape} and type {labels.dtype}: "
-                "give one integer or string per example."
+                f"{name} has shape {labels.shape} and type {labels.dtype}: give one integer or string per example."
             )
     if (train.dtype.kind == "U") != (test.dtype.kind == "U"):
-        raise UserError(
-            "Of train_labels and test_labels one holds strings, the other integers: use the same names."
-        )
+        raise UserError("Of train_labels and test_labels one holds strings, the other integers: use the same names.")
     values, numbered = np.unique(train, return_inverse=True)
     if len(values) < 2:
         raise UserError(f"train_labels has {len(values)} class{'es' * (len(values) != 1)}: give at least 2.")

@@ -56,9 +56,7 @@ class Dataset:
     flip: bool
 
 
-def load_dataset(
-    name: str, path: str | Path | None = None, seed: int = 0, limit: int | None = None
-) -> Dataset:
+def load_dataset(name: str, path: str | Path | None = None, seed: int = 0, limit: int | None = None) -> Dataset:
     """Load a dataset by its name, or from an .npz file; keep at most `limit` train examples, class-balanced.
 
     The path is the folder of fashion_mnist or cifar10. The seed decides which examples the limit keeps,
@@ -108,9 +106,7 @@ def _npz(file: Path, folder: Path | None) -> Dataset:
     names = ("train_inputs", "train_labels", "test_inputs", "test_labels")
     missing = [name for name in names if name not in arrays]
     if missing:
-        raise UserError(
-            f"{file} has no {' and no '.join(missing)}: save the arrays {', '.join(names)} in it."
-        )
+        raise UserError(f"{file} has no {' and no '.join(missing)}: save the arrays {', '.join(names)} in it.")
     train_labels, test_labels, classes = number_labels(arrays["train_labels"], arrays["test_labels"])
     # flip=False: nobody said that a mirrored image means the same; dataclasses.replace can say so.
     return _build(

@@ -5,7 +5,6 @@ The true labels are optional in both; a .csv does not keep the transition that w
 """
 
 import csv
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,21 +16,15 @@ from torch import Tensor
 from karat.data.noise import NoisyLabels, check_labels, check_transition
 from karat.data.readers import Array, read_npz, require
 from karat.errors import UserError, choose
+from karat.files import replacing
 
 
 def save_labels(labels: NoisyLabels, path: str | Path) -> None:
     """Write the labels in the format of the file's ending; the file appears whole or not at all."""
     path = Path(path)
     write = choose("label file ending", path.suffix, {".npz": _write_npz, ".csv": _write_csv})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, because os.replace is atomic only within one file system.
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with unfinished.open("wb") as file:
-            write(labels, file)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        write(labels, file)
 
 
 def load_labels(path: str | Path, count: int, classes: int) -> NoisyLabels:
@@ -73,9 +66,7 @@ def _integers(columns: Mapping[str, Array], name: str, path: Path, count: int) -
             "give one integer per example."
         )
     if len(column) != count:
-        raise UserError(
-            f"{path} has {len(column)} values of {name} for {count} examples: use the labels of this data."
-        )
+        raise UserError(f"{path} has {len(column)} values of {name} for {count} examples: use the labels of this data.")
     return torch.from_numpy(column.astype(np.int64))
 
 

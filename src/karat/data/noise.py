@@ -91,13 +91,10 @@ def check_transition(transition: Tensor, classes: int) -> None:
             f"{classes} classes need {classes} rows (true) of {classes} numbers (given)."
         )
     if not transition.isfinite().all():
-        raise UserError(
-            "The transition matrix has entries that are NaN or infinite: give every entry a probability."
-        )
+        raise UserError("The transition matrix has entries that are NaN or infinite: give every entry a probability.")
     if (transition < 0).any():
         raise UserError(
-            f"The transition matrix has the negative entry {transition.min().item():g}: "
-            "give every entry a probability."
+            f"The transition matrix has the negative entry {transition.min().item():g}: give every entry a probability."
         )
     sums = transition.double().sum(dim=1)
     worst = int((sums - 1).abs().argmax())
@@ -112,9 +109,7 @@ def check_labels(labels: Tensor, classes: int, source: str = "The labels") -> No
     """Raise a UserError unless the labels are one row of class numbers."""
     if labels.dim() != 1 or labels.dtype not in _INTEGERS:
         kind = str(labels.dtype).removeprefix("torch.")
-        raise UserError(
-            f"{source} have shape {tuple(labels.shape)} and type {kind}: give one integer per example."
-        )
+        raise UserError(f"{source} have shape {tuple(labels.shape)} and type {kind}: give one integer per example.")
     if len(labels) and (labels.min() < 0 or labels.max() >= classes):
         raise UserError(
             f"{source} reach from {labels.min().item()} to {labels.max().item()}: "
@@ -177,20 +172,14 @@ def make_transition(
     """
     build = choose("noise", name, NOISES)
     if class_map is not None and name != "asymmetric":
-        raise UserError(
-            f"Noise '{name}' takes no class map: leave class_map out, or choose noise 'asymmetric'."
-        )
+        raise UserError(f"Noise '{name}' takes no class map: leave class_map out, or choose noise 'asymmetric'.")
     if matrix_file is not None and name != "transition":
-        raise UserError(
-            f"Noise '{name}' takes no matrix: leave matrix_file out, or choose noise 'transition'."
-        )
+        raise UserError(f"Noise '{name}' takes no matrix: leave matrix_file out, or choose noise 'transition'.")
     return build(classes, rate, class_map, None if matrix_file is None else Path(matrix_file))
 
 
 def _check_rate(classes: int, rate: float) -> None:
     if classes < 2:
-        raise UserError(
-            f"Label noise needs at least 2 classes to confuse, and there are {classes}: add classes."
-        )
+        raise UserError(f"Label noise needs at least 2 classes to confuse, and there are {classes}: add classes.")
     if not 0 <= rate <= 1:  # also refuses NaN
         raise UserError(f"The noise rate is {rate}: give a share from 0 to 1, such as 0.8 for 80%.")

@@ -62,6 +62,4 @@ def prepare_task(
         labels = corrupt(noisy.labels, transition, generator)
     else:
         labels = load_labels(labels_file, len(noisy), classes)
-    return NoisyTask(
-        data, trusted, trusted_indices, Examples(noisy.inputs, labels.given), noisy_indices, labels
-    )
+    return NoisyTask(data, trusted, trusted_indices, Examples(noisy.inputs, labels.given), noisy_indices, labels)

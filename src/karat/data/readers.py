@@ -38,9 +38,7 @@ def read_matrix(path: Path) -> Array:
     try:
         return np.asarray(reader(path), dtype=np.float64)
     except _UNREADABLE as error:
-        raise UserError(
-            f"{path} holds no matrix of numbers ({error}): write one row per true class."
-        ) from error
+        raise UserError(f"{path} holds no matrix of numbers ({error}): write one row per true class.") from error
 
 
 def _load_npy(path: Path) -> Array:
@@ -100,9 +98,7 @@ def read_parquet_images(path: Path) -> tuple[Array, Array]:
             raise UserError(f"Row {row} of {path} holds no readable image: leave the row out.") from error
     shapes = sorted({image.shape[:2] for image in images})
     if len(shapes) != 1:
-        raise UserError(
-            f"The images of {path} need one common size, and it has {shapes or 'none'}: resize them."
-        )
+        raise UserError(f"The images of {path} need one common size, and it has {shapes or 'none'}: resize them.")
     labels = table["label"].to_numpy()  # a gap makes it a column of floats
     if labels.dtype.kind not in "iu":
         raise UserError(f"The column label of {path} has type {labels.dtype}: give integers, without gaps.")

@@ -58,9 +58,7 @@ class BalancedStream:
     def next(self, count: int) -> Tensor:
         """Return the next indices, ordered by class."""
         shares = self._classes.next(count).bincount(minlength=len(self._members)).tolist()
-        return torch.cat(
-            [members.next(share) for members, share in zip(self._members, shares, strict=True)]
-        )
+        return torch.cat([members.next(share) for members, share in zip(self._members, shares, strict=True)])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the positions of all streams."""

@@ -33,17 +33,11 @@ def trusted_split(labels: Tensor, per_class: int, generator: torch.Generator) ->
     if per_class < 1:
         raise UserError(f"There are to be {per_class} trusted examples per class: ask for at least 1.")
     if not len(labels):
-        raise UserError(
-            "There are no labels to choose trusted examples from: give at least 2 examples of each class."
-        )
+        raise UserError("There are no labels to choose trusted examples from: give at least 2 examples of each class.")
     values, counts = labels.unique(return_counts=True)
     rarest, count = int(values[counts.argmin()]), int(counts.min())
     if count <= per_class:
-        remedy = (
-            f"ask for at most {count - 1} per class"
-            if count > 1
-            else "add examples to the class or leave it out"
-        )
+        remedy = f"ask for at most {count - 1} per class" if count > 1 else "add examples to the class or leave it out"
         raise UserError(
             f"Class {rarest} has {count} example{'s' * (count != 1)}, too few for {per_class} trusted "
             f"and at least 1 noisy: {remedy}."

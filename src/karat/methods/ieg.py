@@ -29,9 +29,7 @@ def ieg(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: 
     trusted = one_hot(batch.trusted_labels, learner.classes, like=pseudo)
 
     # 3: data coefficients
-    coefficients = data_coefficients(
-        network, learner.optimizer, passes, given, trusted_inputs, trusted, settings
-    )
+    coefficients = data_coefficients(network, learner.optimizer, passes, given, trusted_inputs, trusted, settings)
 
     # 4, 5: split by weight, join with the trusted batch, mix
     targets = split_targets(given, fixed_pseudo, coefficients.weights, settings.threshold)

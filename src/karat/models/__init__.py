@@ -47,7 +47,7 @@ def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
             "give images as (channels, height, width) or vectors as (features,)."
         )
     if classes < 2:
-        raise UserError(f"Cannot build a model for {classes} class: give labels of at least 2 classes.")
+        raise UserError(f"A model needs at least 2 classes to tell apart, and the labels have {classes}.")
     if name == "auto":
         name = "small" if len(shape) == 3 else "mlp"
     if name == "mlp":
@@ -63,15 +63,14 @@ def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
         )
     if len(shape) == 1:
         raise UserError(
-            f"Model '{name}' needs images, but the data are vectors of {shape[0]} features: "
-            "choose 'mlp' or 'auto'."
+            f"Model '{name}' needs images, but the data are vectors of {shape[0]} features: choose 'mlp' or 'auto'."
         )
-    channels = shape[0]
+    channels, height, width = shape
     if wide:
         return WideResNet(int(wide[1]), int(wide[2]), channels, classes)
     if bottleneck:
         return ResNetV2(int(bottleneck[1]), channels, classes)
-    return SmallResNet(channels, classes)
+    return SmallResNet(channels, classes, image_size=min(height, width))
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -1,6 +1,5 @@
 """A multilayer perceptron for vectors: tables and embeddings."""
 
-import torch
 from torch import Tensor, nn
 
 
@@ -11,9 +10,7 @@ class MLP(nn.Module):
     torch.Size([2, 3])
     """
 
-    def __init__(
-        self, in_features: int, classes: int, width: int = 256, depth: int = 2, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, in_features: int, classes: int, width: int = 256, depth: int = 2, dropout: float = 0.0) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         before = in_features

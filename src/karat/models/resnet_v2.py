@@ -1,6 +1,5 @@
 """ResNet v2 with bottleneck blocks, as in keras-team's `cifar10_resnet.py`: depth 29 is the paper's small network."""
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -14,9 +13,7 @@ class Bottleneck(nn.Module):
     The first block of every stage projects its shortcut, from the input as it is, without BatchNorm.
     """
 
-    def __init__(
-        self, before: int, inner: int, after: int, *, stride: int, activate: bool, project: bool
-    ) -> None:
+    def __init__(self, before: int, inner: int, after: int, *, stride: int, activate: bool, project: bool) -> None:
         super().__init__()
         self.norm1 = nn.BatchNorm2d(before) if activate else None
         self.conv1 = nn.Conv2d(before, inner, 1, stride)
@@ -44,7 +41,7 @@ class ResNetV2(nn.Module):
     torch.Size([2, 10])
     >>> ResNetV2(depth=28, in_channels=3, classes=10)
     Traceback (most recent call last):
-    karat.errors.UserError: A ResNet v2 cannot be 28 deep: the depth is 9n+2. Use 29, or one of 11, 20, 38, ...
+    karat.errors.UserError: A ResNet v2 cannot be 28 deep: the depth is 9n+2. Use 29, or another such as 11, 20 or 29.
     """
 
     def __init__(self, depth: int, in_channels: int, classes: int) -> None:

@@ -1,6 +1,5 @@
 """Wide residual networks (Zagoruyko and Komodakis, 2016): WRN-28-10 is the paper's network for CIFAR."""
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -40,19 +39,17 @@ class WideResNet(nn.Module):
     torch.Size([2, 10])
     >>> WideResNet(depth=27, width=1, in_channels=3, classes=10)
     Traceback (most recent call last):
-    karat.errors.UserError: A wide ResNet cannot be 27 deep: the depth is 6n+4. Use 28, or one of 10, 16, 22, ...
+    karat.errors.UserError: A wide ResNet cannot be 27 deep: the depth is 6n+4. Use 28, or another such as 10, 16 or 22.
     """
 
-    def __init__(
-        self, depth: int, width: int, in_channels: int, classes: int, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, depth: int, width: int, in_channels: int, classes: int, dropout: float = 0.0) -> None:
         super().__init__()
         blocks, rest = divmod(depth - 4, 6)
         if blocks < 1 or rest:
             nearest = 6 * max(1, round((depth - 4) / 6)) + 4
             raise UserError(
                 f"A wide ResNet cannot be {depth} deep: the depth is 6n+4. "
-                f"Use {nearest}, or one of 10, 16, 22, ..."
+                f"Use {nearest}, or another such as 10, 16 or 22."
             )
         if width < 1:
             raise UserError(f"A wide ResNet cannot be {width} wide: use a width of 1 or more, such as 10.")
@@ -75,7 +72,7 @@ class WideResNet(nn.Module):
 
 
 def initialise(network: nn.Module) -> None:
-    """Draw every convolution of the network from He's normal distribution (fan out), in place; no bias of the head."""
+    """Draw the convolutions from He's normal distribution (fan out) and zero the head's bias, in place."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

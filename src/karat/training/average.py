@@ -64,9 +64,7 @@ class WeightAverage:
         if {name: tensor.shape for name, tensor in tensors.items()} != {
             name: tensor.shape for name, tensor in own.items()
         }:
-            raise UserError(
-                "The saved weight average belongs to another model; build the model it was saved from."
-            )
+            raise UserError("The saved weight average belongs to another model; build the model it was saved from.")
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
         self.updates = state["updates"]

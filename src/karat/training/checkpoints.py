@@ -3,12 +3,9 @@
 A file is written beside its final place and then moved there: a reader finds the old or the new one, whole.
 """
 
-import os
 import random
 import zipfile
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
 from karat.errors import UserError
+from karat.files import replacing
 
 FORMAT = "karat checkpoint 1"
 PLAIN_TYPES = (bool, int, float, str, type(None))
@@ -30,15 +28,13 @@ def save_checkpoint(path: str | Path, state: dict[str, Any]) -> None:
     Anything else is refused now: `load_checkpoint` could not read it, and would say so only when needed.
     """
     _check_plain(state, "state")
-    with _replacing(Path(path)) as temporary:
+    with replacing(Path(path)) as temporary:
         torch.save({"format": FORMAT, "state": state}, temporary)
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
     """Read what `save_checkpoint` wrote, all tensors on the CPU; a damaged or foreign file is refused."""
-    refusal = UserError(
-        f"{path} is damaged or is not a Karat checkpoint; use another checkpoint or start anew."
-    )
+    refusal = UserError(f"{path} is damaged or is not a Karat checkpoint; use another checkpoint or start anew.")
     try:
         # torch.load does not compare the archive's checksums: flipped bits would become wrong weights.
         with zipfile.ZipFile(path) as archive:
@@ -90,7 +86,7 @@ def restore_random_states(states: dict[str, Any]) -> None:
 
 def save_weights(path: str | Path, module: nn.Module) -> None:
     """Write a model's parameters and buffers as safetensors, all or nothing; tied weights are stored once."""
-    with _replacing(Path(path)) as temporary:
+    with replacing(Path(path)) as temporary:
         save_model(module, str(temporary))
 
 
@@ -106,29 +102,6 @@ def load_weights(path: str | Path, module: nn.Module) -> None:
         raise UserError(
             f"The weights in {path} do not fit this model; build the model they were saved from."
         ) from error
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the same folder (made if missing); its file then takes the path's place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.touch()
-    mode = temporary.stat().st_mode
-    try:
-        yield temporary
-        temporary.chmod(mode)  # safetensors makes its files private, whatever the umask says
-        with open(temporary, "r+b") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _check_plain(value: object, where: str) -> None:

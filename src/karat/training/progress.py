@@ -106,13 +106,7 @@ def _figure(name: str, value: float) -> str:
     >>> _figure("loss", 1.2345), _figure("trusted_accuracy", 0.9123), _figure("epoch", 1234)
     ('loss 1.23', 'trusted accuracy 91.2%', 'epoch 1234')
     """
-    text = (
-        f"{value:.1%}"
-        if name.endswith("accuracy")
-        else str(value)
-        if isinstance(value, int)
-        else f"{value:.3g}"
-    )
+    text = f"{value:.1%}" if name.endswith("accuracy") else str(value) if isinstance(value, int) else f"{value:.3g}"
     return f"{name.replace('_', ' ')} {text}"
 
 

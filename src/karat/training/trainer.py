@@ -37,9 +37,7 @@ class Trainer:
         self.batch_size = min(training.batch_size, len(task.noisy))
         self.steps_per_epoch = math.ceil(len(task.noisy) / self.batch_size)
         self.total_steps = training.steps or training.epochs * self.steps_per_epoch
-        self.schedule = make_schedule(
-            optimizer.schedule, optimizer.rate, self.total_steps, self.steps_per_epoch
-        )
+        self.schedule = make_schedule(optimizer.schedule, optimizer.rate, self.total_steps, self.steps_per_epoch)
         self.selected_step = selected_step(self.schedule, self.total_steps)
 
         torch.manual_seed(config.seed)
@@ -98,9 +96,9 @@ class Trainer:
         return self.steps_done >= self.total_steps
 
     @property
-    def epoch_ends(self) -> bool:
-        """Return whether the step just taken was the last one of an epoch, or of the run."""
-        return self.steps_done % self.steps_per_epoch == 0 or self.finished
+    def evaluation_due(self) -> bool:
+        """Return whether the step just taken ended a round of epochs after which to evaluate, or the run."""
+        return self.steps_done % (self.config.training.evaluate_every * self.steps_per_epoch) == 0 or self.finished
 
     def figures(self) -> dict[str, float]:
         """Return the figures of the epoch that ends, with the test accuracy of averaged and raw weights."""

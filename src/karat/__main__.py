@@ -1,0 +1,7 @@
+"""`python -m karat` is `karat`."""
+
+import sys
+
+from karat.cli import main
+
+sys.exit(main())

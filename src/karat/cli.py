@@ -1,0 +1,168 @@
+"""The command line: `karat train`, `karat evaluate` and `karat demo`, generated from the config's dataclasses."""
+
+import argparse
+import logging
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jsonargparse import ArgumentParser, Namespace
+from rich.console import Console
+from rich.table import Table
+
+from karat import __version__
+from karat.config import PRESETS, Config, config_as_dict, flat, preset
+from karat.demo import run_demo
+from karat.errors import UserError, suggestion
+from karat.training.evaluation import Accuracy
+from karat.training.run import check_same_config, evaluate_run, new_folder, train_run
+
+
+class Parser(ArgumentParser):
+    """A parser whose errors are one sentence with the remedy."""
+
+    def error(self, message: str, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise the parser's message as one sentence, with the nearest legal name for a mistyped one."""
+        message = " ".join(message.split())
+        names = [option for action in self._actions for option in action.option_strings]
+        help_command = f"See: {self.prog.replace(' [options]', '')} --help"
+        if unknown := re.match(r"unrecognized arguments: ([^\s=]+)", message):
+            raise UserError(f"There is no option '{unknown[1]}'.{suggestion(unknown[1], names)} {help_command}")
+        if unknown := re.search(r"does not accept option '([^']+)'|[Kk]ey '([^']+)' is not expected", message):
+            key = unknown[1] or unknown[2]
+            keys = [option.removeprefix("--") for option in names]
+            raise UserError(f"There is no setting '{key}'.{suggestion(key, keys)} {help_command}")
+        if unknown := re.match(r"argument command: invalid choice: '([^']+)' \(choose from (.*)\)", message):
+            commands = re.findall(r"[a-z]+", unknown[2])
+            near = suggestion(unknown[1], commands)
+            raise UserError(f"There is no command '{unknown[1]}'.{near} Choose one of: {', '.join(commands)}.")
+        message = re.sub(r'^Parser key "([^"]+)": ', r"\1: ", message)
+        message = re.sub(r"Expected a typing\.Literal\[(.*?)\]\.", r"choose one of \1.", message)
+        message = re.sub(r"Expected a <class '(\w+)'>", r"expected a \1", message)
+        message = message.replace("Got value:", "Got:").rstrip(".")
+        raise UserError(f"{message}. {help_command}")
+
+
+def build_parser(defaults: Config) -> Parser:
+    """Return the parser of all commands; `defaults` are those of `train`: a preset's, or a resumed run's."""
+    parser = Parser(
+        prog="karat",
+        description="Train accurate classifiers on badly labelled data with a few trusted labels.",
+        version=__version__,
+    )
+    commands = parser.add_subcommands(dest="command", metavar="COMMAND")
+
+    train = Parser(description="Train on noisy labels; everything is left in a run folder.", allow_abbrev=False)
+    train.add_argument("--config", action="config", help="YAML file with any of the settings below.")
+    train.add_argument("--run", type=Path | None, default=None, help="Run folder (default: a new one in runs/).")
+    train.add_argument("--resume", action="store_true", help="Continue the unfinished run in the run folder.")
+    train.add_argument("--preset", default="default", help=f"Settings to start from: {', '.join(PRESETS)}.")
+    train.add_class_arguments(Config)
+    train.set_defaults(flat(config_as_dict(defaults)))
+    commands.add_subcommand("train", train, help="Train and leave a run folder.")
+
+    evaluate = Parser(description="Measure the models of a finished or unfinished run.", allow_abbrev=False)
+    evaluate.add_argument("run", type=Path, help="Run folder.")
+    commands.add_subcommand("evaluate", evaluate, help="Measure the models of a run on the test examples.")
+
+    demo = Parser(
+        description="Train on digits with 80% uniform label noise: plain, L2R, IEG, and plain on the true labels.",
+        allow_abbrev=False,
+    )
+    demo.add_argument("--run", type=Path | None, default=None, help="Folder (default: a new one in runs/).")
+    demo.add_argument("--resume", action="store_true", help="Continue the demo in this folder.")
+    demo.add_argument("--seed", type=int, default=0, help="Of everything random.")
+    commands.add_subcommand("demo", demo, help="Show the main job on embedded data, in two minutes.")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code: 0, or 2 for something that the user can mend."""
+    logging.basicConfig(format="karat: %(message)s", level=logging.WARNING)
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        options = _parse(arguments)
+        {"train": _train, "evaluate": _evaluate, "demo": _demo}[options.command](options[options.command])
+    except UserError as error:
+        print(f"karat: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nkarat: stopped; the same command with --resume and --run FOLDER continues.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def load_config(path: Path) -> Config:
+    """Read the config.yaml of a run folder."""
+    if not path.exists():
+        raise UserError(f"There is no run in {path.parent}: {path.name} is missing, check the folder.")
+    options = build_parser(Config()).parse_args(["train", "--config", str(path)])
+    return _config(options["train"])
+
+
+def _parse(arguments: list[str]) -> Namespace:
+    """Parse with the defaults of the resumed run or the preset, which must be known before the rest."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    first.add_argument("--run", type=Path)
+    first.add_argument("--resume", action="store_true")
+    first.add_argument("--preset", default="default")
+    try:
+        known, _ = first.parse_known_args(arguments)
+    except argparse.ArgumentError:  # a value is missing: the full parser says it better
+        known = first.parse_args([])
+    if known.resume and known.run and (known.run / "config.yaml").exists():
+        return build_parser(load_config(known.run / "config.yaml")).parse_args(arguments)
+    options = build_parser(preset(known.preset)).parse_args(arguments)
+    named = options[options.command].get("preset", known.preset)
+    if named != known.preset:  # it stood in a config file
+        return build_parser(preset(named)).parse_args(arguments)
+    return options
+
+
+def _config(options: Namespace) -> Config:
+    parser = build_parser(Config())
+    values = parser.instantiate(Namespace(command="train", train=options))["train"]
+    return Config(**{name: values[name] for name in Config.__dataclass_fields__})
+
+
+def _train(options: Namespace) -> None:
+    config = _config(options)
+    if options.resume and options.run is None:
+        raise UserError("--resume needs the folder of the run: write --run FOLDER.")
+    folder = options.run or new_folder(Path("runs"), f"{Path(config.data.name).stem}-{config.method}")
+    stored = folder / "config.yaml"
+    if options.resume and stored.exists():
+        check_same_config(config_as_dict(load_config(stored)), config_as_dict(config), folder)
+    print(f"karat: run folder {folder}", file=sys.stderr)
+    result = train_run(config, folder, options.resume)
+    _print_accuracies({"selected": result.selected, "averaged": result.averaged, "raw": result.raw})
+    print(f"Test accuracy of the selected model: {result.selected.top1:.2%}. Everything is in {folder}.")
+
+
+def _evaluate(options: Namespace) -> None:
+    accuracies = evaluate_run(load_config(options.run / "config.yaml"), options.run)
+    _print_accuracies(accuracies)
+
+
+def _demo(options: Namespace) -> None:
+    folder = options.run or new_folder(Path("runs"), "demo")
+    run_demo(folder, options.seed, options.resume)
+
+
+def _print_accuracies(accuracies: dict[str, Accuracy]) -> None:
+    table = Table("weights", "top-1", "top-5", "loss", "examples", title="Test accuracy", title_justify="left")
+    for name, accuracy in accuracies.items():
+        table.add_row(
+            name,
+            f"{accuracy.top1:.2%}",
+            f"{accuracy.top5:.2%}",
+            f"{accuracy.loss:.3f}",
+            f"{accuracy.count:,}",
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

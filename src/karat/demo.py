@@ -1,0 +1,98 @@
+"""The main job on embedded data: noisy digits in; a robust model, label issues and figures out."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from sklearn.metrics import roc_auc_score
+
+from karat.audit.plots import accuracy_curves, save_figure, suspicious_gallery
+from karat.config import Config, NoiseSettings, TrainingSettings
+from karat.data.prepare import NoisyTask
+from karat.training.metrics import read_metrics
+from karat.training.run import RunResult, check_folder, task_of, train_run
+
+NOISE = NoiseSettings(kind="uniform", rate=0.8)
+TRAINING = TrainingSettings(epochs=30, evaluate_every=1)
+
+
+@dataclass(frozen=True)
+class DemoRun:
+    """One row of the demo's table."""
+
+    folder: str
+    title: str
+    method: str
+    noise: NoiseSettings
+
+
+RUNS = (
+    DemoRun("supervised", "plain training on the noisy labels", "supervised", NOISE),
+    DemoRun("l2r", "L2R: re-weighting", "l2r", NOISE),
+    DemoRun("ieg", "IEG: re-weighting and re-labelling", "ieg", NOISE),
+    DemoRun("ceiling", "plain training on the true labels", "supervised", NoiseSettings()),
+)
+
+
+def run_demo(folder: Path, seed: int = 0, resume: bool = False) -> None:
+    """Train all rows, print the table, and write figures and the label issues that IEG found."""
+    if not resume:
+        check_folder(folder, resume=False)
+    console = Console()
+    tasks = {run.folder: task_of(demo_config(run, seed)) for run in RUNS}
+    noisy = tasks["ieg"]
+    console.print(
+        f"Digits: {len(noisy.noisy):,} examples with noisy labels ({noisy.labels.rate:.0%} of them wrong), "
+        f"{len(noisy.trusted)} trusted, {len(noisy.dataset.test)} for the test.\n"
+    )
+    results = {run.folder: _finished_run(demo_config(run, seed), folder / run.folder) for run in RUNS}
+
+    table = Table("method", "test accuracy", "seconds", title="80% uniform label noise", title_justify="left")
+    for run in RUNS:
+        result = results[run.folder]
+        table.add_row(run.title, f"{result.selected.top1:.1%}", f"{result.seconds:.0f}")
+    console.print(table)
+
+    curves = {run.title: read_metrics(folder / run.folder / "metrics.jsonl") for run in RUNS}
+    save_figure(accuracy_curves(curves, "Digits with 80% uniform label noise"), folder / "curves")
+    for name in ("coefficients.png", "coefficients.svg", "label_issues.csv"):
+        shutil.copyfile(folder / "ieg" / name, folder / name)
+    console.print(_label_issues_sentence(folder, noisy))
+    console.print(
+        f"\nIn {folder}: curves.png, coefficients.png, suspicious.png, label_issues.csv, "
+        "and a folder with model and metrics for each method.",
+        soft_wrap=True,
+    )
+
+
+def demo_config(run: DemoRun, seed: int) -> Config:
+    """Return the config of one row: everything by default but data, noise and the short budget."""
+    return Config(method=run.method, seed=seed, noise=run.noise, training=TRAINING)
+
+
+def _finished_run(config: Config, folder: Path) -> RunResult:
+    started = (folder / "config.yaml").exists()
+    return train_run(config, folder, resume=started)
+
+
+def _label_issues_sentence(folder: Path, task: NoisyTask) -> str:
+    """Draw the most suspicious labels and say how well they were found; the demo knows the truth."""
+    issues = pd.read_csv(folder / "label_issues.csv", dtype={"given_label": str, "predicted_label": str})
+    top = issues.head(40)
+    images = (task.dataset.train.inputs[top["index"].to_numpy(), 0] + 1) / 2
+    gallery = suspicious_gallery(list(images.numpy()), list(top["given_label"]), list(top["predicted_label"]))
+    save_figure(gallery, folder / "suspicious")
+
+    true = task.dataset.train.labels[issues["index"].to_numpy()].numpy()
+    wrong = issues["given_label"].to_numpy() != np.array(task.dataset.classes)[true]
+    found = issues["is_label_issue"].to_numpy()
+    auroc = roc_auc_score(wrong, -issues["label_quality"])
+    return (
+        f"\nLabel issues: {found.sum():,} found; {wrong.sum():,} labels are wrong, {(found & wrong).sum():,} of them "
+        f"among the found (precision {wrong[found].mean():.1%}, recall {found[wrong].mean():.1%}, "
+        f"AUROC of label_quality {auroc:.3f})."
+    )

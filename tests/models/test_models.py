@@ -49,6 +49,8 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+# torch itself scripts its decompositions when forward mode is first used
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", IMAGE_NETWORKS)
 def test_forward_mode_agrees_with_reverse_mode(name: str) -> None:
     """The meta step takes one Jacobian-vector product: for any u and v, u·(J v) = (u J)·v, in float64."""
@@ -57,9 +59,9 @@ def test_forward_mode_agrees_with_reverse_mode(name: str) -> None:
     images = torch.randn(4, 1, 8, 8, dtype=torch.float64)
     parameters = dict(model.named_parameters())
     v = {key: torch.randn_like(value) for key, value in parameters.items()}
-    buffers = {key: value.clone() for key, value in model.named_buffers()}
 
     def logits(parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        buffers = {key: value.clone() for key, value in model.named_buffers()}
         return torch.func.functional_call(model, (parameters, buffers), (images,))
 
     u = torch.randn(4, 3, dtype=torch.float64)

@@ -15,7 +15,7 @@ def test_parameter_count(depth: int, expected: int) -> None:
         and (ab + b) for the shortcut of a stage's first block.
     Stages (m, b): (16, 64), (64, 128), (128, 256), of n = (depth - 2)/9 blocks; a is 16, then the last b.
     Stem: 27·16 + 16 + 2·16. Head: 2·256 + 257·10.
-    Depth 29, stage by stage: 480 + 14,768 + 191,104 + 634,352 + 3,082 = 843,786, the 0.84M of the paper.
+    Depth 29, stage by stage: 480 + 14,112 + 166,144 + 659,968 + 3,082 = 843,786, the 0.84M of the paper.
     """
     count = 480
     before = 16

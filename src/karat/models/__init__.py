@@ -1,8 +1,8 @@
 """The networks that Karat trains: the paper's, and small ones for one processor.
 
-All are plain modules from examples to logits. A network is named on the command line, and its size follows from the
-shape of the data: `(channels, height, width)` for images, `(features,)` for vectors. Initial parameters are drawn from
-torch's global generator, so `torch.manual_seed` fixes them.
+All are plain modules from examples to logits, chosen by name and built for the shape of the data:
+`(channels, height, width)` for images, `(features,)` for vectors. Initial parameters are drawn from torch's
+global generator, so `torch.manual_seed` fixes them.
 """
 
 import math
@@ -36,10 +36,12 @@ def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     >>> build_model("wnr-28-10", (3, 32, 32), classes=10)
     Traceback (most recent call last):
     karat.errors.UserError: Unknown model 'wnr-28-10'. Did you mean 'wrn-28-10'?
-        Choose one of: auto, small, mlp, wrn-DEPTH-WIDTH (such as wrn-28-10), resnet-DEPTH (such as resnet-29).
+        Choose one of: auto, small, mlp,
+        wrn-DEPTH-WIDTH (such as wrn-28-10), resnet-DEPTH (such as resnet-29).
     >>> build_model("small", (20,), classes=2)
     Traceback (most recent call last):
-    karat.errors.UserError: Model 'small' needs images, but the data are vectors of 20 features: choose 'mlp' or 'auto'.
+    karat.errors.UserError: Model 'small' needs images, but the data are vectors of 20 features:
+        choose 'mlp' or 'auto'.
     """
     if len(shape) not in (1, 3) or min(shape) < 1:
         raise UserError(

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 class MLP(nn.Module):
     """Classify vectors by `depth` hidden layers of linear map, BatchNorm, ReLU and dropout; images are flattened.
 
+    >>> import torch
     >>> MLP(in_features=20, classes=3)(torch.zeros(2, 20)).shape
     torch.Size([2, 3])
     """

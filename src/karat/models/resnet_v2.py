@@ -1,4 +1,4 @@
-"""ResNet v2 with bottleneck blocks, as in keras-team's `cifar10_resnet.py`: depth 29 is the paper's small network."""
+"""ResNet v2 with bottleneck blocks, as in keras-team's `cifar10_resnet.py`: the paper uses depth 29."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -37,6 +37,7 @@ class ResNetV2(nn.Module):
 
     The depth is 9n+2: n blocks of three convolutions a stage, the stem and the head.
 
+    >>> import torch
     >>> ResNetV2(depth=11, in_channels=3, classes=10)(torch.zeros(2, 3, 8, 8)).shape
     torch.Size([2, 10])
     >>> ResNetV2(depth=28, in_channels=3, classes=10)

@@ -35,6 +35,7 @@ class WideResNet(nn.Module):
 
     The depth is 6n+4: n blocks of two convolutions a stage, the stem and three shortcuts.
 
+    >>> import torch
     >>> WideResNet(depth=10, width=1, in_channels=3, classes=10)(torch.zeros(2, 3, 8, 8)).shape
     torch.Size([2, 10])
     >>> WideResNet(depth=27, width=1, in_channels=3, classes=10)

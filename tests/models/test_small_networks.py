@@ -9,9 +9,9 @@ from karat.models import MLP, SmallResNet, parameter_count
 
 
 @pytest.mark.parametrize(
-    ("size", "left"), [(2, [2, 2, 2]), (8, [4, 2, 2]), (12, [6, 3, 2]), (28, [14, 7, 4]), (32, [16, 8, 4])]
+    ("size", "left"), [(2, [2, 2, 2]), (8, [8, 4, 2]), (12, [12, 6, 3]), (17, [9, 5, 3]), (28, [14, 7, 4]), (32, [16, 8, 4])]
 )
-def test_small_resnet_halves_the_image_down_to_2x2(size: int, left: list[int]) -> None:
+def test_small_resnet_halves_the_image_but_not_a_small_one_at_once(size: int, left: list[int]) -> None:
     x, sizes = torch.zeros(2, 16, size, size), []
     for block in SmallResNet(1, 10, image_size=size).blocks:
         x = block(x)

@@ -62,8 +62,7 @@ class ImageAugmentation:
         flips = [K.RandomHorizontalFlip()] if flip else []
         padding = (round(settings.crop * height), round(settings.crop * width))
         crops = [K.RandomCrop((height, width), padding=padding, cropping_mode="slice")] if any(padding) else []
-        area = settings.cutout**2
-        cutouts = [K.RandomErasing(p=1.0, scale=(area, area), ratio=(1.0, 1.0))] if area else []
+        cutouts = [Cutout(settings.cutout)] if settings.cutout else []
         self._weak = nn.Sequential(*crops, *flips)
         self._strong = nn.Sequential(*_policy(settings, channels), *flips, *crops, *cutouts)
 
@@ -74,6 +73,29 @@ class ImageAugmentation:
     def strong(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         """Apply the policy, flip, crop and cut out."""
         return _augmented(self._strong, inputs, generator)
+
+
+class Cutout(nn.Module):
+    """Grey out a square of each image (DeVries and Taylor 2017).
+
+    Its centre may be any pixel, so the square may reach over the border; kornia's RandomErasing keeps it inside.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the images, values in [0, 1], with a grey square in each."""
+        inside = [self._inside(len(images), size).to(images.device) for size in images.shape[2:]]
+        hidden = inside[0][:, None, :, None] & inside[1][:, None, None, :]
+        return images.masked_fill(hidden, 0.5)
+
+    def _inside(self, count: int, size: int) -> Tensor:
+        side = round(self.share * size)
+        start = torch.randint(size, (count, 1)) - side // 2
+        place = torch.arange(size)
+        return (place >= start) & (place < start + side)
 
 
 class VectorAugmentation:

@@ -1,0 +1,52 @@
+"""Dependencies point one way: this walks the imports of every module and holds the map of the code."""
+
+import ast
+from pathlib import Path
+
+import karat
+
+PACKAGE = Path(karat.__file__).parent
+SMALL = {"errors", "files"}  # everybody may use these two
+MAY_IMPORT = {
+    "errors": set(),
+    "files": set(),
+    "algorithm": SMALL,
+    "models": SMALL,
+    "data": SMALL,
+    "audit": SMALL,
+    "methods": SMALL | {"algorithm"},
+    "config": SMALL | {"algorithm", "data"},
+    "training": SMALL | {"algorithm", "methods", "data", "models", "audit", "config"},
+    "demo": SMALL | {"config", "data", "training", "audit"},
+    "cli": SMALL | {"config", "training", "demo"},
+    "__main__": {"cli"},
+    "__init__": set(),
+}
+
+
+def test_imports_point_one_way():
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                parts = name.split(".")
+                if parts[0] == "karat" and len(parts) > 1 and parts[1] != room:
+                    found.setdefault(room, set()).add(parts[1])
+    assert found.keys() <= MAY_IMPORT.keys()
+    for room, imports in found.items():
+        assert imports <= MAY_IMPORT[room], f"{room} imports {imports - MAY_IMPORT[room]}"
+
+
+def test_the_algorithm_knows_torch_only():
+    outside = set()
+    for path in (PACKAGE / "algorithm").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                outside |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                outside.add(node.module.split(".")[0])
+    standard = {"collections", "contextlib", "dataclasses", "functools", "inspect", "logging", "math", "typing"}
+    assert outside - standard - {"warnings", "weakref"} == {"torch", "karat"}

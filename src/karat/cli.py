@@ -26,7 +26,7 @@ class Parser(ArgumentParser):
     def error(self, message: str, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise the parser's message as one sentence, with the nearest legal name for a mistyped one."""
         message = " ".join(message.split())
-        names = [option for action in self._actions for option in action.option_strings]
+        names = self._option_names()
         help_command = f"See: {self.prog.replace(' [options]', '')} --help"
         if unknown := re.match(r"unrecognized arguments: ([^\s=]+)", message):
             raise UserError(f"There is no option '{unknown[1]}'.{suggestion(unknown[1], names)} {help_command}")
@@ -34,7 +34,7 @@ class Parser(ArgumentParser):
             key = unknown[1] or unknown[2]
             keys = [option.removeprefix("--") for option in names]
             raise UserError(f"There is no setting '{key}'.{suggestion(key, keys)} {help_command}")
-        if unknown := re.match(r"argument command: invalid choice: '([^']+)' \(choose from (.*)\)", message):
+        if unknown := re.match(r"argument COMMAND: invalid choice: '([^']+)' \(choose from (.*)\)", message):
             commands = re.findall(r"[a-z]+", unknown[2])
             near = suggestion(unknown[1], commands)
             raise UserError(f"There is no command '{unknown[1]}'.{near} Choose one of: {', '.join(commands)}.")
@@ -44,6 +44,15 @@ class Parser(ArgumentParser):
         message = message.replace("Got value:", "Got:").rstrip(".")
         raise UserError(f"{message}. {help_command}")
 
+    def _option_names(self) -> list[str]:
+        """Return the options of this parser and of its commands."""
+        names = [option for action in self._actions for option in action.option_strings]
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action._name_parser_map.values():
+                    names += [option for action in parser._actions for option in action.option_strings]
+        return names
+
 
 def build_parser(defaults: Config) -> Parser:
     """Return the parser of all commands; `defaults` are those of `train`: a preset's, or a resumed run's."""
@@ -51,10 +60,11 @@ def build_parser(defaults: Config) -> Parser:
         prog="karat",
         description="Train accurate classifiers on badly labelled data with a few trusted labels.",
         version=__version__,
+        allow_abbrev=False,  # for all commands: an abbreviation is a typing error
     )
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
 
-    train = Parser(description="Train on noisy labels; everything is left in a run folder.", allow_abbrev=False)
+    train = Parser(description="Train on noisy labels; everything is left in a run folder.")
     train.add_argument("--config", action="config", help="YAML file with any of the settings below.")
     train.add_argument("--run", type=Path | None, default=None, help="Run folder (default: a new one in runs/).")
     train.add_argument("--resume", action="store_true", help="Continue the unfinished run in the run folder.")
@@ -63,13 +73,12 @@ def build_parser(defaults: Config) -> Parser:
     train.set_defaults(flat(config_as_dict(defaults)))
     commands.add_subcommand("train", train, help="Train and leave a run folder.")
 
-    evaluate = Parser(description="Measure the models of a finished or unfinished run.", allow_abbrev=False)
+    evaluate = Parser(description="Measure the models of a finished or unfinished run.")
     evaluate.add_argument("run", type=Path, help="Run folder.")
     commands.add_subcommand("evaluate", evaluate, help="Measure the models of a run on the test examples.")
 
     demo = Parser(
-        description="Train on digits with 80% uniform label noise: plain, L2R, IEG, and plain on the true labels.",
-        allow_abbrev=False,
+        description="Train on digits with 80% uniform label noise: plain, L2R, IEG, and plain on the true labels."
     )
     demo.add_argument("--run", type=Path | None, default=None, help="Folder (default: a new one in runs/).")
     demo.add_argument("--resume", action="store_true", help="Continue the demo in this folder.")

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from karat.algorithm.settings import ALGORITHM_PRESETS, AlgorithmSettings
 from karat.data.augmentation import AugmentationSettings
@@ -95,18 +95,20 @@ class TrainingSettings:
     average_decay: float = 0.99
     evaluate_every: int = 1
     checkpoint_every: int | None = None
-    device: str = "auto"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name in (
+        positive = (
             "epochs",
             "steps",
             "batch_size",
             "trusted_batch_size",
             "evaluate_every",
             "checkpoint_every",
-        ):
+            "threads",
+        )
+        for name in positive:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"training.{name} is {value}: write 1 or more.")

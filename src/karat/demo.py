@@ -83,11 +83,11 @@ def _label_issues_sentence(folder: Path, task: NoisyTask) -> str:
     """Draw the most suspicious labels and say how well they were found; the demo knows the truth."""
     issues = pd.read_csv(folder / "label_issues.csv", dtype={"given_label": str, "predicted_label": str})
     top = issues.head(40)
-    images = (task.dataset.train.inputs[top["index"].to_numpy(), 0] + 1) / 2
+    images = (task.dataset.train.inputs[top["index"].tolist(), 0] + 1) / 2
     gallery = suspicious_gallery(list(images.numpy()), list(top["given_label"]), list(top["predicted_label"]))
     save_figure(gallery, folder / "suspicious")
 
-    true = task.dataset.train.labels[issues["index"].to_numpy()].numpy()
+    true = task.dataset.train.labels[issues["index"].tolist()].numpy()
     wrong = issues["given_label"].to_numpy() != np.array(task.dataset.classes)[true]
     found = issues["is_label_issue"].to_numpy()
     auroc = roc_auc_score(wrong, -issues["label_quality"])

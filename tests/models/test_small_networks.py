@@ -9,7 +9,8 @@ from karat.models import MLP, SmallResNet, parameter_count
 
 
 @pytest.mark.parametrize(
-    ("size", "left"), [(2, [2, 2, 2]), (8, [8, 4, 2]), (12, [12, 6, 3]), (17, [9, 5, 3]), (28, [14, 7, 4]), (32, [16, 8, 4])]
+    ("size", "left"),
+    [(2, [2, 2, 2]), (8, [8, 4, 2]), (12, [12, 6, 3]), (17, [9, 5, 3]), (28, [14, 7, 4]), (32, [16, 8, 4])],
 )
 def test_small_resnet_halves_the_image_but_not_a_small_one_at_once(size: int, left: list[int]) -> None:
     x, sizes = torch.zeros(2, 16, size, size), []

@@ -76,7 +76,7 @@ class ImageAugmentation:
 
 
 class Cutout(nn.Module):
-    """Grey out a square of each image (DeVries and Taylor 2017).
+    """Paint a square of each image in the mean colour of the batch (DeVries and Taylor 2017).
 
     Its centre may be any pixel, so the square may reach over the border; kornia's RandomErasing keeps it inside.
     """
@@ -86,10 +86,10 @@ class Cutout(nn.Module):
         self.share = share
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the images, values in [0, 1], with a grey square in each."""
+        """Return the images with a square hidden in each."""
         inside = [self._inside(len(images), size).to(images.device) for size in images.shape[2:]]
         hidden = inside[0][:, None, :, None] & inside[1][:, None, None, :]
-        return images.masked_fill(hidden, 0.5)
+        return torch.where(hidden, images.mean(dim=(0, 2, 3), keepdim=True), images)
 
     def _inside(self, count: int, size: int) -> Tensor:
         side = round(self.share * size)

@@ -14,6 +14,7 @@ from karat.config import Config
 from karat.data.augmentation import make_augmentation
 from karat.data.prepare import NoisyTask
 from karat.data.samplers import BalancedStream, ShuffledStream
+from karat.errors import UserError
 from karat.methods import method_named
 from karat.methods.step import Batch, Learner, StepResult
 from karat.models import build_model
@@ -28,7 +29,7 @@ class Trainer:
     """Everything that changes during a run; `state_dict` holds all of it, so that a run can go on bit for bit."""
 
     def __init__(self, config: Config, task: NoisyTask, fabric: Fabric | None = None) -> None:
-        fabric = fabric or Fabric(accelerator=config.training.device, devices=1)
+        fabric = fabric or make_fabric(config.training.device)
         training, optimizer = config.training, config.optimizer
         classes = len(task.dataset.classes)
         shape = tuple(task.noisy.inputs.shape[1:])
@@ -176,6 +177,14 @@ class EpochFigures:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with these sums."""
         self.steps, self.sums = state["steps"], dict(state["sums"])
+
+
+def make_fabric(device: str) -> Fabric:
+    """Return Lightning Fabric on one device of this kind."""
+    try:
+        return Fabric(accelerator=device, devices=1)
+    except RuntimeError as error:
+        raise UserError(f"This machine has no device '{device}': write training.device: auto.") from error
 
 
 def coefficient_figures(ledger: Ledger, mislabelled: Tensor | None) -> dict[str, float]:

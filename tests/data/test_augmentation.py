@@ -1,0 +1,95 @@
+"""Views: seeded by one generator, of the same shape and range, and different enough."""
+
+import pytest
+import torch
+
+from karat.data.augmentation import AugmentationSettings, Cutout, make_augmentation
+from karat.errors import UserError
+
+SHAPES = [(1, 8, 8), (1, 12, 12), (3, 32, 32), (3, 20, 28), (2, 16, 16)]
+
+
+def images(shape, count=8):
+    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_image_views_keep_shape_and_range_and_depend_on_the_generator_alone(shape):
+    augmentation = make_augmentation(shape, True, AugmentationSettings())
+    found = []
+    for seed, disturbance in ((1, 3), (1, 4), (2, 3)):
+        torch.rand(disturbance)  # the global state must not matter
+        before = torch.get_rng_state()
+        generator = torch.Generator().manual_seed(seed)
+        weak = augmentation.weak(images(shape), generator)
+        strong = augmentation.strong(weak, generator)
+        assert torch.equal(torch.get_rng_state(), before)
+        for view in (weak, strong):
+            assert view.shape == (8, *shape)
+            assert view.min() >= -1
+            assert view.max() <= 1
+        found.append((weak, strong))
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1])
+    assert not torch.equal(found[0][0], found[2][0])
+    assert not torch.equal(found[0][1], found[2][1])
+    assert not torch.equal(found[0][0], found[0][1])
+
+
+def test_every_policy_can_be_drawn():
+    """Every operation of the policies works on its images: 40 draws of 2 of 13 miss one of them in 1 of 800."""
+    for shape, policy in (((1, 8, 8), "randaugment"), ((3, 16, 16), "randaugment"), ((3, 16, 16), "autoaugment")):
+        augmentation = make_augmentation(shape, True, AugmentationSettings(policy=policy))
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(40):
+            assert augmentation.strong(images(shape, 2), generator).isfinite().all()
+
+
+def test_nothing_is_mirrored_unless_it_may_be():
+    """An image that is dark on its left half, without crop, keeps that half; mirrored, about half of them swap."""
+    half = torch.ones(64, 1, 8, 8)
+    half[..., :4] = -1
+    settings = AugmentationSettings(crop=0.0)
+    for flip, override, expected in ((False, None, 0), (True, None, 1), (False, True, 1), (True, False, 0)):
+        augmentation = make_augmentation((1, 8, 8), flip, AugmentationSettings(crop=0.0, flip=override))
+        view = augmentation.weak(half, torch.Generator().manual_seed(0))
+        swapped = (view[:, 0, 0, 0] == 1).double().mean()
+        assert (0.2 < swapped < 0.8) if expected else swapped == 0
+    assert torch.equal(make_augmentation((1, 8, 8), False, settings).weak(half, torch.Generator()), half)
+
+
+def test_cutout_hides_a_square_that_may_reach_over_the_border():
+    """Side 4 of 8: at most 16 pixels get the mean, fewer where the centre is near the border: 2x2 at least."""
+    batch = torch.zeros(500, 2, 8, 8)
+    batch[0] = 1.0  # the mean is 1/500, which no pixel has
+    hidden = (Cutout(0.5)(batch) == batch.mean()).sum(dim=(1, 2, 3)) / 2
+    assert hidden.max() == 16
+    assert 4 <= hidden.min() < 16
+
+
+def test_vector_views():
+    """The strong view drops a fifth of the features; the weak one moves them a little."""
+    augmentation = make_augmentation((50,), False, AugmentationSettings())
+    inputs = torch.full((200, 50), 3.0)
+    generator = torch.Generator().manual_seed(0)
+    weak, strong = augmentation.weak(inputs, generator), augmentation.strong(inputs, generator)
+    assert 0 < (weak - inputs).abs().max() < 0.1
+    assert abs((strong == 0).double().mean() - 0.2) < 4 * (0.2 * 0.8 / inputs.numel()) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cutout": 1.0}, "augmentation.cutout is 1.0"),
+        ({"magnitude": 30}, "from 1 to 29"),
+        ({"feature_noise": -0.1}, "0 or more"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        AugmentationSettings(**settings)
+
+
+def test_learned_policy_is_refused_for_grey_images():
+    with pytest.raises(UserError, match=r"3 channels, these have 1: write augmentation.policy: randaugment"):
+        make_augmentation((1, 8, 8), False, AugmentationSettings(policy="autoaugment"))

@@ -1,0 +1,231 @@
+"""The command line as a user meets it: runs, killed runs, and one sentence for every mistake."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from comparing import assert_same
+from karat.cli import main
+from karat.training.checkpoints import load_checkpoint
+from karat.training.metrics import read_metrics
+
+WINE = [
+    *("--data.name", "wine", "--data.trusted_per_class", "5", "--noise.kind", "symmetric", "--noise.rate", "0.5"),
+    *("--training.batch_size", "20", "--training.device", "cpu", "--training.threads", "1"),
+]
+
+
+def train(folder, *options):
+    return main(["train", *WINE, "--training.epochs", "3", "--run", str(folder), *options])
+
+
+def test_train_leaves_a_complete_run_folder(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert train(folder, "--seed", "5") == 0
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        *("config.yaml", "environment.json", "noisy_labels.csv", "metrics.jsonl", "checkpoint.pt"),
+        *("model.safetensors", "label_issues.csv", "results.json", "curves.png", "curves.svg"),
+        *("coefficients.png", "coefficients.svg"),
+    }
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["seed"] == 5
+    assert config["algorithm"]["temperature"] == 0.5
+    assert [record["epoch"] for record in read_metrics(folder / "metrics.jsonl")] == [1, 2, 3]
+    results = json.loads((folder / "results.json").read_text())
+    issues = pd.read_csv(folder / "label_issues.csv")
+    assert len(issues) == 109  # 124 train wines less 15 trusted
+    assert issues["label_quality"].is_monotonic_increasing
+
+    capsys.readouterr()
+    assert main(["evaluate", str(folder)]) == 0
+    assert f"{results['selected']['top1']:.2%}" in capsys.readouterr().out
+
+
+def test_the_noisy_labels_of_a_run_can_be_used_again(tmp_path):
+    assert train(tmp_path / "a", "--seed", "5", "--training.steps", "1") == 0
+    labels = tmp_path / "a" / "noisy_labels.csv"
+    assert train(tmp_path / "b", "--seed", "5", "--noise.kind", "none", "--noise.labels_file", str(labels)) == 0
+    assert (tmp_path / "b" / "noisy_labels.csv").read_text() == labels.read_text()
+
+
+def test_config_file_preset_and_overrides_are_resolved_in_this_order(tmp_path, capsys):
+    file = tmp_path / "run.yaml"
+    file.write_text("preset: paper\nalgorithm:\n  consistency_weight: 3\n  temperature: 0.7\n")
+    assert main(["train", "--config", str(file), "--algorithm.temperature", "0.9", "--run", str(tmp_path / "r"),
+                 *WINE, "--training.steps", "1"]) == 0  # fmt: skip
+    resolved = yaml.safe_load((tmp_path / "r" / "config.yaml").read_text())
+    assert resolved["algorithm"]["mixed_noisy_weight"] == 5  # preset
+    assert resolved["algorithm"]["consistency_weight"] == 3  # file
+    assert resolved["algorithm"]["temperature"] == 0.9  # command line
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exit_:
+        main(["train", "--preset", "released", "--print_config"])
+    assert exit_.value.code == 0
+    assert yaml.safe_load(capsys.readouterr().out)["algorithm"]["look_ahead_rate"] == 0.1
+
+
+def test_a_saved_config_repeats_its_run(tmp_path):
+    assert train(tmp_path / "a") == 0
+    assert main(["train", "--config", str(tmp_path / "a" / "config.yaml"), "--run", str(tmp_path / "b")]) == 0
+    assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
+
+
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
+    """SIGKILL somewhere in the middle, then --resume: model, metrics and label issues equal an undisturbed run's."""
+    options = [*WINE, "--training.epochs", "30", "--training.checkpoint_every", "7"]
+    command = [sys.executable, "-m", "karat", "train", *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    killed, straight = tmp_path / "killed", tmp_path / "straight"
+    process = subprocess.Popen([*command, "--run", killed], env=environment, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and _lines(killed / "metrics.jsonl") < 3:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    at = load_checkpoint(killed / "checkpoint.pt")["trainer"]["steps_done"]
+    assert 0 < at < 180, "the run was over before it was killed"
+    assert not (killed / "results.json").exists()
+
+    assert main(["train", "--run", str(killed), "--resume"]) == 0
+    assert main(["train", *options, "--run", str(straight)]) == 0
+    for name in ("model.safetensors", "label_issues.csv"):
+        assert (killed / name).read_bytes() == (straight / name).read_bytes()
+    states = [load_checkpoint(folder / "checkpoint.pt")["trainer"] for folder in (killed, straight)]
+    assert_same(states[0], states[1])
+    assert _without_time(killed) == _without_time(straight)
+
+
+def _lines(path):
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def _without_time(folder):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in read_metrics(folder / "metrics.jsonl")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--method", "iegg"], "Unknown method 'iegg'. Did you mean 'ieg'?"),
+        (["--model", "wrm-28-10"], "Unknown model 'wrm-28-10'. Did you mean 'wrn-28-10'?"),
+        (["--preset", "papr"], "Unknown preset 'papr'. Did you mean 'paper'?"),
+        (["--data.name", "digit"], "Unknown dataset (or .npz file) 'digit'. Did you mean 'digits'?"),
+        (["--data.name", "missing.npz"], "missing.npz"),
+        (["--data.nam", "digits"], "There is no option '--data.nam'. Did you mean '--data.name'?"),
+        (["--methd", "ieg"], "There is no option '--methd'. Did you mean '--method'?"),
+        (["--noise.kind", "uniform", "--noise.rate", "1.5"], "The noise rate is 1.5: give a share from 0 to 1"),
+        (["--noise.kind", "unifrm"], "Unknown noise 'unifrm'. Did you mean 'uniform'?"),
+        (["--noise.rate", "lots"], "noise.rate: expected a float. Got: lots"),
+        (["--data.trusted_per_class", "500"], "too few for 500 trusted"),
+        (["--data.trusted_per_class", "0"], "ask for at least 1"),
+        (["--algorithm.views", "1"], "pseudo labels need 2 views or more"),
+        (["--algorithm.mixup", "bta"], "algorithm.mixup: choose one of 'beta', 'approximate'. Got: bta"),
+        (["--optimizer.name", "sdg"], "Unknown optimizer 'sdg'. Did you mean 'sgd'?"),
+        (["--optimizer.rate", "-1"], "rate"),
+        (["--optimizer.schedule", "cosin"], "Unknown schedule 'cosin'. Did you mean 'cosine'?"),
+        (["--training.device", "tpu"], "training.device: choose one of 'auto', 'cpu', 'cuda', 'mps'. Got: tpu"),
+        (["--training.threads", "0"], "training.threads is 0: write 1 or more."),
+        (["--training.average_decay", "1.5"], "average"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["--resume"], "There is no run to resume"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_exit_code_2(options, message, tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert main(["train", "--run", str(folder), *options]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert len([line for line in error if not line.startswith("karat: run folder")]) == 1
+    assert message in error[-1]
+    assert not folder.exists()
+
+
+def test_unknown_keys_in_a_config_file_are_refused_with_a_suggestion(tmp_path, capsys):
+    file = tmp_path / "run.yaml"
+    file.write_text("algorithm:\n  temprature: 1\n")
+    assert main(["train", "--config", str(file)]) == 2
+    assert "Did you mean 'algorithm.temperature'?" in capsys.readouterr().err
+
+
+def test_an_existing_run_is_not_overwritten(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert train(folder, "--training.steps", "1") == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    capsys.readouterr()
+    assert train(folder) == 2
+    assert "continue it with --resume, or choose another folder" in capsys.readouterr().err
+    assert train(folder, "--resume", "--seed", "9") == 2
+    assert "seed was 0 and is now 9" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    assert train(tmp_path / "mine") == 2
+    assert "is not empty" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_another_config_is_refused(tmp_path, capsys):
+    for name, seed in (("a", "0"), ("b", "1")):
+        assert train(tmp_path / name, "--training.steps", "2", "--seed", seed) == 0
+    (tmp_path / "a" / "checkpoint.pt").write_bytes((tmp_path / "b" / "checkpoint.pt").read_bytes())
+    capsys.readouterr()
+    assert main(["train", "--run", str(tmp_path / "a"), "--resume"]) == 2
+    assert "belongs to another config (seed was 1 and is now 0)" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "a")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "There is no command 'trian'. Did you mean 'train'?"),
+        (["evaluate", "nowhere"], "There is no run in nowhere"),
+        (["evaluate"], "run"),
+        (["demo", "--seeed", "1"], "There is no option '--seeed'. Did you mean '--seed'?"),
+    ],
+)
+def test_other_commands_say_what_is_wrong(arguments, message, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_own_arrays_are_trained_on(tmp_path):
+    """An .npz of somebody's own: string labels, images of an odd size."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    labels = np.array(["cat", "dog"])[random.integers(2, size=60)]
+    images = (random.random((60, 9, 11)) * 60 + 120 * (labels == "dog")[:, None, None]).astype("uint8")
+    file = tmp_path / "mine.npz"
+    np.savez(file, train_inputs=images[:40], train_labels=labels[:40], test_inputs=images[40:], test_labels=labels[40:])
+    assert main(["train", "--data.name", str(file), "--data.trusted_per_class", "3", "--run", str(tmp_path / "run"),
+                 "--training.epochs", "8", "--training.batch_size", "10"]) == 0  # fmt: skip
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["selected"]["top1"] > 0.8
+    assert set(pd.read_csv(tmp_path / "run" / "label_issues.csv")["given_label"]) == {"cat", "dog"}
+
+
+def test_demo_writes_what_it_promises(tmp_path, monkeypatch, capsys):
+    """The demo with two epochs: the same code, tables and files."""
+    import karat.demo
+    from karat.config import TrainingSettings
+
+    monkeypatch.setattr(karat.demo, "TRAINING", TrainingSettings(epochs=1, device="cpu"))
+    folder = tmp_path / "demo"
+    assert main(["demo", "--run", str(folder)]) == 0
+    output = capsys.readouterr().out
+    assert "plain training on the true labels" in output
+    assert "AUROC" in output
+    for name in ("curves.png", "curves.svg", "coefficients.png", "suspicious.png", "label_issues.csv"):
+        assert (folder / name).stat().st_size > 1000
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"supervised", "l2r", "ieg", "ceiling"}
+    assert main(["demo", "--run", str(folder)]) == 2
+    assert Path(folder / "ieg" / "results.json").exists()

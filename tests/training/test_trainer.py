@@ -1,0 +1,123 @@
+"""The loop: parity with bare torch, resuming to the bit, selection, figures."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from comparing import assert_same
+from karat.config import Config, NoiseSettings, OptimizerSettings, TrainingSettings
+from karat.models import build_model
+from karat.training.run import task_of
+from karat.training.trainer import Trainer
+
+NOISE = NoiseSettings(kind="uniform", rate=0.6)
+
+
+def config(method="ieg", **changes):
+    base = Config(
+        method=method,
+        data=replace(Config().data, name="wine", trusted_per_class=5),
+        noise=NOISE,
+        training=TrainingSettings(steps=12, batch_size=20, device="cpu"),
+    )
+    return replace(base, **changes)
+
+
+def trained(settings, steps=None):
+    trainer = Trainer(settings, task_of(settings))
+    while not trainer.finished and trainer.steps_done != steps:
+        trainer.train_step()
+    return trainer
+
+
+@pytest.mark.parametrize("method", ["supervised", "l2r", "ieg"])
+@pytest.mark.parametrize("dataset", ["wine", "digits"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_resuming_at_any_step_gives_the_same_run(method, dataset, optimizer, tmp_path):
+    """Uninterrupted and stopped after 5 of 8 steps, in the middle of an epoch: every tensor is equal."""
+    settings = config(
+        method,
+        data=replace(Config().data, name=dataset, trusted_per_class=5, limit=60),
+        training=TrainingSettings(steps=8, batch_size=20, device="cpu"),
+        optimizer=OptimizerSettings(name=optimizer, rate=0.01),
+    )
+    straight = trained(settings)
+    stopped = trained(settings, steps=5)
+    file = tmp_path / "checkpoint.pt"
+    torch.save(stopped.state_dict(), file)
+    torch.rand(7)  # the process that resumes has another past
+
+    resumed = Trainer(settings, task_of(settings))
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    while not resumed.finished:
+        resumed.train_step()
+    assert_same(resumed.state_dict(), straight.state_dict())
+    assert resumed.figures() == straight.figures()
+
+
+def test_supervised_run_equals_a_bare_torch_loop():
+    """The same seeds, batches and rates in twelve lines of plain torch: equal parameters, to the bit."""
+    settings = config("supervised", augmentation=replace(Config().augmentation, feature_noise=0.0))
+    trainer = Trainer(settings, task_of(settings))
+    task, schedule = trainer.task, trainer.schedule
+    batches = Trainer(settings, task).noisy_stream
+    torch.manual_seed(settings.seed)
+    model = build_model("mlp", (13,), 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
+    for step in range(12):
+        rows = batches.next(20)
+        optimizer.param_groups[0]["lr"] = schedule(step)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(task.noisy.inputs[rows]), task.noisy.labels[rows]).backward()
+        optimizer.step()
+        trainer.train_step()
+    assert_same(trainer.model.state_dict(), model.state_dict())
+
+
+def test_the_selected_model_is_the_average_at_the_lowest_rate():
+    """Cosine restarts with 6 steps an epoch (115 noisy wines, batches of 20): cycles of 6 and 9 steps, then 14.
+
+    18 steps reach into the third cycle, so the model is taken after step 14 (counted from 0), the end of the second.
+    """
+    settings = config(
+        training=TrainingSettings(steps=18, batch_size=20, device="cpu"),
+        optimizer=OptimizerSettings(schedule="cosine_restarts"),
+    )
+    trainer = Trainer(settings, task_of(settings))
+    assert trainer.steps_per_epoch == 6
+    assert trainer.selected_step == 14
+    for _ in range(15):
+        trainer.train_step()
+    expected = {name: value.clone() for name, value in trainer.average.module.state_dict().items()}
+    while not trainer.finished:
+        trainer.train_step()
+    assert_same(dict(trainer.selected.module.state_dict()), expected)
+    assert not torch.equal(next(iter(expected.values())), next(iter(trainer.average.module.state_dict().values())))
+
+
+def test_figures_hold_both_accuracies_and_the_coefficients():
+    trainer = trained(config())
+    figures = trainer.figures()
+    assert {"accuracy", "top5", "raw_accuracy", "raw_top5", "total", "consistency"} <= figures.keys()
+    assert 0 <= figures["clean_weight_share"] <= 1
+    assert 0 <= figures["mislabelled_label_trust"] <= 1
+    assert (trainer.ledger.times_seen.sum() == 12 * 20).item()
+
+
+def test_every_optimizer_trains_with_every_method():
+    for name in ("adam", "nadam", "radam", "rmsprop", "adagrad", "adamax", "adadelta"):
+        for method in ("l2r", "ieg"):
+            settings = config(
+                method,
+                optimizer=OptimizerSettings(name=name, rate=0.01),
+                training=TrainingSettings(steps=2, batch_size=20, device="cpu"),
+            )
+            assert all(p.isfinite().all() for p in trained(settings).model.parameters())
+
+
+def test_a_batch_is_never_larger_than_the_noisy_set():
+    trainer = trained(config(training=TrainingSettings(steps=2, batch_size=10_000, device="cpu")))
+    assert trainer.batch_size == len(trainer.task.noisy)
+    assert trainer.steps_per_epoch == 1

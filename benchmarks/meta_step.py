@@ -13,13 +13,13 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from timing import interleaved_seconds, machine, median_ratio, peak_increase
 from torch.func import functional_call
 
 from karat.algorithm.coefficients import meta_gradient
 from karat.algorithm.network import Network
 from karat.algorithm.settings import AlgorithmSettings
 from karat.models import build_model
+from timing import interleaved_seconds, machine, median_ratio, peak_increase
 
 BATCH, CLASSES = 100, 10
 MODELS = ("resnet-29", "wrn-16-2")
@@ -64,7 +64,9 @@ class Problem:
             buffer = self.optimizer.state[p]["momentum_buffer"]
             ahead[name] = p.detach() - 0.1 * (0.9 * buffer + g + 5e-4 * p.detach())
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
-        trusted_loss = F.cross_entropy(functional_call(self.module, {**ahead, **buffers}, (self.trusted,)), self.targets)
+        trusted_loss = F.cross_entropy(
+            functional_call(self.module, {**ahead, **buffers}, (self.trusted,)), self.targets
+        )
         slopes = torch.autograd.grad(trusted_loss, [weights, trust])
         return -slopes[0], -slopes[1].squeeze(1)
 
@@ -84,7 +86,9 @@ def main() -> None:
 
     print(machine())
     print(f"batch {BATCH} + {BATCH}, 32x32, float32, medians of {options.rounds} interleaved rounds\n")
-    print("| network | double back-propagation | JVP | time ratio | memory increase | memory ratio | largest difference |")
+    print(
+        "| network | double back-propagation | JVP | time ratio | memory increase | memory ratio | largest difference |"
+    )
     print("|---|---|---|---|---|---|---|")
     for model in MODELS:
         problem = Problem(model)

@@ -11,13 +11,13 @@ import argparse
 import statistics
 
 import torch
-from timing import interleaved_seconds, machine, median_ratio
 
 from karat.algorithm.network import Network
 from karat.algorithm.settings import AlgorithmSettings
 from karat.methods import METHODS
 from karat.methods.step import Batch, Learner
 from karat.models import build_model
+from timing import interleaved_seconds, machine, median_ratio
 
 BATCH, CLASSES = 100, 10
 PASSES = {"supervised": 3 / 3, "l2r": 8 / 3, "ieg": 22 / 3}

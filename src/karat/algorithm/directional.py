@@ -14,6 +14,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from karat.algorithm.fast_tangents import FastTangents
 from karat.algorithm.network import ForwardPass, Network, Parameters
 from karat.errors import choose
 
@@ -32,6 +33,8 @@ with warnings.catch_warnings():
 def jvp(network: Network, forward: ForwardPass, parameters: Parameters, direction: Parameters) -> Tensor:
     """Return ż by one forward-mode Jacobian-vector product: exact, and no graph is built.
 
+    `parameters` are those of the forward pass, whose intermediate results are used again.
+
     Fused attention has no forward-mode rule, so attention runs in its math kernel here, and only here.
     """
     with torch.no_grad(), forward_ad.dual_level(), sdpa_kernel(SDPBackend.MATH):
@@ -40,7 +43,8 @@ def jvp(network: Network, forward: ForwardPass, parameters: Parameters, directio
             for name, value in parameters.items()
             if name in direction
         }
-        logits = network.repeat(forward, duals)
+        with FastTangents(forward.linear_outputs):
+            logits = network.repeat(forward, duals)
         tangent = forward_ad.unpack_dual(logits).tangent
         return torch.zeros_like(forward.logits) if tangent is None else tangent
 

@@ -1,6 +1,6 @@
 """Any `nn.Module` as a function of its parameters: forward passes that can be repeated without a trace."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+
+from karat.algorithm.fast_tangents import LinearOutput, Recording
 
 Parameters = dict[str, Tensor]
 
@@ -25,6 +27,7 @@ class ForwardPass(NamedTuple):
     inputs: Tensor
     logits: Tensor
     random_state: RandomState
+    linear_outputs: Sequence[LinearOutput] = ()
 
 
 def _identity(output: Any) -> Any:
@@ -50,7 +53,9 @@ class Network:
     def forward_pass(self, inputs: Tensor) -> ForwardPass:
         """Return the logits together with what `repeat` needs to run the same pass once more."""
         state = random_state(inputs.device)
-        return ForwardPass(inputs, self(inputs), state)
+        with Recording() as recording:
+            logits = self(inputs)
+        return ForwardPass(inputs, logits, state, recording.outputs)
 
     def trainable(self) -> Parameters:
         """Return the parameters that require gradients; tied ones once."""

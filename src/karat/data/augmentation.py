@@ -7,7 +7,7 @@ of it: policy -> flip -> crop -> cutout. Vectors get feature dropout and small n
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,7 @@ class AugmentationSettings:
     """How views are made.
 
     Attributes:
-        policy: the first part of the strong view: "randaugment", "autoaugment" (CIFAR's learned policy, colour
-            images only) or "none".
+        policy: the first part of the strong view: "randaugment", "autoaugment" (CIFAR's learned policy) or "none".
         magnitude: strength of RandAugment, above 0 and below 30.
         crop: how far images are shifted at most, as a share of their size (1/8: 4 pixels of 32).
         cutout: side of the square that strong views lose, as a share of the image's (1/2: 16 pixels of 32).
@@ -144,21 +143,32 @@ def _normal_like(inputs: Tensor, generator: torch.Generator) -> Tensor:
     return torch.randn(inputs.shape, generator=generator, device=generator.device).to(inputs)
 
 
+class InColour(nn.Module):
+    """Apply an augmentation for colour images to grey ones."""
+
+    def __init__(self, transform: nn.Module) -> None:
+        super().__init__()
+        self.transform = transform
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Repeat the grey channel three times and average what comes back."""
+        return self.transform(images.expand(-1, 3, -1, -1)).mean(dim=1, keepdim=True)
+
+
 def _policy(settings: AugmentationSettings, channels: int) -> list[nn.Module]:
     from kornia.augmentation.auto import AutoAugment, RandAugment
     from kornia.augmentation.auto.rand_augment.rand_augment import default_policy
 
     if settings.policy == "none":
         return []
-    if settings.policy == "autoaugment":
-        if channels != 3:
-            raise UserError(
-                f"AutoAugment's policy is for images with 3 channels, these have {channels}: "
-                "write augmentation.policy: randaugment."
-            )
-        return [AutoAugment("cifar10")]
-    policy: Any = default_policy
-    if channels != 3:
+    if settings.policy == "randaugment":
         # The colour operations need three channels.
-        policy = [operations for operations in default_policy if operations[0][0] not in ("color", "equalize")]
-    return [RandAugment(n=2, m=settings.magnitude, policy=policy)]
+        colour = () if channels == 3 else ("color", "equalize")
+        policy = [operations for operations in default_policy if operations[0][0] not in colour]
+        return [RandAugment(n=2, m=settings.magnitude, policy=policy)]
+    if channels not in (1, 3):
+        raise UserError(
+            f"AutoAugment's policy is for grey and colour images, these have {channels} channels: "
+            "write augmentation.policy: randaugment."
+        )
+    return [AutoAugment("cifar10") if channels == 3 else InColour(AutoAugment("cifar10"))]

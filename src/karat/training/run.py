@@ -14,6 +14,7 @@ results.json        test accuracy of the selected, averaged and raw weights, tim
 
 import itertools
 import json
+import logging
 import platform
 import time
 from dataclasses import asdict, dataclass
@@ -37,6 +38,8 @@ from karat.training.evaluation import Accuracy, evaluate
 from karat.training.metrics import MetricsLog, read_metrics
 from karat.training.progress import Progress
 from karat.training.trainer import Trainer
+
+logger = logging.getLogger("karat")
 
 
 @dataclass(frozen=True)
@@ -108,10 +111,21 @@ def train_run(config: Config, folder: Path, resume: bool = False, console: Conso
                     figures = trainer.figures()
                     metrics.append({**figures, "seconds": round(time.monotonic() - began, 3)})
                     shown = {"accuracy": figures["accuracy"]}
+                    _warn_of_collapse(figures)
                 if trainer.steps_done % every == 0 or trainer.finished:
                     checkpoint()
                 progress.advance(**shown)
         return _finish_folder(folder, trainer, time.monotonic() - began)
+
+
+def _warn_of_collapse(figures: dict[str, float]) -> None:
+    if figures.get("collapsed_share", 0.0) > 0.5:
+        logger.warning(
+            "No noisy example helped the trusted ones in %.0f%% of the steps up to step %d, so all weights were 0: check "
+            "the trusted labels, add more of them, or lower optimizer.rate.",
+            100 * figures["collapsed_share"],
+            figures["step"],
+        )
 
 
 def check_folder(folder: Path, resume: bool) -> None:

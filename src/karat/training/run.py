@@ -121,8 +121,8 @@ def train_run(config: Config, folder: Path, resume: bool = False, console: Conso
 def _warn_of_collapse(figures: dict[str, float]) -> None:
     if figures.get("collapsed_share", 0.0) > 0.5:
         logger.warning(
-            "No noisy example helped the trusted ones in %.0f%% of the steps up to step %d, so all weights were 0: check "
-            "the trusted labels, add more of them, or lower optimizer.rate.",
+            "No noisy example helped the trusted ones in %.0f%% of the steps up to step %d, so all weights were 0: "
+            "check the trusted labels, add more of them, or lower optimizer.rate.",
             100 * figures["collapsed_share"],
             figures["step"],
         )

@@ -2,12 +2,14 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -50,11 +52,16 @@ def test_train_leaves_a_complete_run_folder(tmp_path, capsys):
     assert f"{results['selected']['top1']:.2%}" in capsys.readouterr().out
 
 
-def test_the_noisy_labels_of_a_run_can_be_used_again(tmp_path):
+def test_the_noisy_labels_of_a_run_can_be_used_again(tmp_path, capsys):
     assert train(tmp_path / "a", "--seed", "5", "--training.steps", "1") == 0
     labels = tmp_path / "a" / "noisy_labels.csv"
-    assert train(tmp_path / "b", "--seed", "5", "--noise.kind", "none", "--noise.labels_file", str(labels)) == 0
+    again = ["--noise.kind", "none", "--noise.rate", "0", "--noise.labels_file", str(labels)]
+    assert train(tmp_path / "b", "--seed", "5", *again) == 0
     assert (tmp_path / "b" / "noisy_labels.csv").read_text() == labels.read_text()
+    # Another seed draws other trusted examples: the file does not know the labels of all noisy ones.
+    capsys.readouterr()
+    assert train(tmp_path / "c", "--seed", "6", *again) == 2
+    assert "with the seed and limit they were made with" in capsys.readouterr().err
 
 
 def test_config_file_preset_and_overrides_are_resolved_in_this_order(tmp_path, capsys):
@@ -87,8 +94,11 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
     killed, straight = tmp_path / "killed", tmp_path / "straight"
     process = subprocess.Popen([*command, "--run", killed], env=environment, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and _lines(killed / "metrics.jsonl") < 3:
-        time.sleep(0.01)
+    epochs, delay = random.randint(1, 15), random.uniform(0, 0.1)
+    print(f"killed {delay:.3f} seconds after epoch {epochs}")
+    while time.monotonic() < deadline and _lines(killed / "metrics.jsonl") < epochs:
+        time.sleep(0.001)
+    time.sleep(delay)
     process.send_signal(signal.SIGKILL)
     process.wait()
     at = load_checkpoint(killed / "checkpoint.pt")["trainer"]["steps_done"]
@@ -124,17 +134,24 @@ def _without_time(folder):
         (["--methd", "ieg"], "There is no option '--methd'. Did you mean '--method'?"),
         (["--noise.kind", "uniform", "--noise.rate", "1.5"], "The noise rate is 1.5: give a share from 0 to 1"),
         (["--noise.kind", "unifrm"], "Unknown noise 'unifrm'. Did you mean 'uniform'?"),
-        (["--noise.rate", "lots"], "noise.rate: expected a float. Got: lots"),
+        (["--noise.rate", "lots"], "noise.rate: expected float. Got: lots"),
         (["--data.trusted_per_class", "500"], "too few for 500 trusted"),
         (["--data.trusted_per_class", "0"], "ask for at least 1"),
         (["--algorithm.views", "1"], "pseudo labels need 2 views or more"),
         (["--algorithm.mixup", "bta"], "algorithm.mixup: choose one of 'beta', 'approximate'. Got: bta"),
         (["--optimizer.name", "sdg"], "Unknown optimizer 'sdg'. Did you mean 'sgd'?"),
-        (["--optimizer.rate", "-1"], "rate"),
+        (["--optimizer.rate", "-1"], "The learning rate is -1.0; it must be a finite number, 0 or more."),
         (["--optimizer.schedule", "cosin"], "Unknown schedule 'cosin'. Did you mean 'cosine'?"),
-        (["--training.device", "tpu"], "training.device: choose one of 'auto', 'cpu', 'cuda', 'mps'. Got: tpu"),
+        (["--training.device", "tpu"], "training.device: choose one of 'auto', 'cpu', 'cuda'. Got: tpu"),
         (["--training.threads", "0"], "training.threads is 0: write 1 or more."),
-        (["--training.average_decay", "1.5"], "average"),
+        (["--training.average_decay", "1.5"], "The decay of the weight average is 1.5; it must be in [0, 1)."),
+        (["--training.batch_size", "1"], "training.batch_size is 1: write 2 or more."),
+        (["--training.steps", "ten"], "training.steps: expected int or null. Got: ten"),
+        (["--seed", "-1"], "seed is -1: write a whole number from 0"),
+        (["--noise.rate", "0.8"], "noise.rate is 0.8, but no noise is chosen: write noise.kind: uniform"),
+        (["--noise.kind", "asymmetric", "--noise.rate", "0.5", "--noise.class_map", "{0: 77}"], "77"),
+        (["--algorithm.temperature", ".nan"], "algorithm.temperature is nan: write a number above 0"),
+        (["--resume", "--preset", "paper"], "A resumed run keeps its settings: leave --preset out."),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
         (["--resume"], "There is no run to resume"),
     ],
@@ -153,6 +170,42 @@ def test_unknown_keys_in_a_config_file_are_refused_with_a_suggestion(tmp_path, c
     file.write_text("algorithm:\n  temprature: 1\n")
     assert main(["train", "--config", str(file)]) == 2
     assert "Did you mean 'algorithm.temperature'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1, 2]", "training: 5", "data: digits", "method: null", "preset: 5", "just text"]
+)
+def test_a_config_file_that_is_no_config_gets_one_sentence(text, tmp_path, capsys):
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    assert main(["train", *WINE, "--training.steps", "1", "--run", str(tmp_path / "run"), "--config", str(file)]) in (
+        0,
+        2,
+    )
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+
+
+def test_a_folder_that_cannot_be_written_gets_one_sentence(tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        assert train(folder, "--training.steps", "1") == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_diverging_training_is_said(tmp_path, capsys):
+    assert train(tmp_path / "run", "--optimizer.rate", "1e30") == 2
+    assert "Training diverged before step 6" in capsys.readouterr().err
+
+
+def test_resuming_on_other_data_is_refused(tmp_path, capsys):
+    file = own_arrays(tmp_path, seed=0)
+    options = ["--data.name", str(file), "--data.trusted_per_class", "3", "--training.steps", "2"]
+    assert main(["train", *options, "--run", str(tmp_path / "run")]) == 0
+    own_arrays(tmp_path, seed=1)
+    capsys.readouterr()
+    assert main(["train", "--run", str(tmp_path / "run"), "--resume"]) == 2
+    assert "was trained on other data" in capsys.readouterr().err
 
 
 def test_an_existing_run_is_not_overwritten(tmp_path, capsys):
@@ -186,7 +239,9 @@ def test_a_checkpoint_of_another_config_is_refused(tmp_path, capsys):
     [
         (["trian"], "There is no command 'trian'. Did you mean 'train'?"),
         (["evaluate", "nowhere"], "There is no run in nowhere"),
-        (["evaluate"], "run"),
+        (["evaluate"], "the following arguments are required: evaluate.run"),
+        (["demo", "--resume"], "--resume needs the folder of the demo"),
+        (["train", "--resume"], "--resume needs the folder of the run"),
         (["demo", "--seeed", "1"], "There is no option '--seeed'. Did you mean '--seed'?"),
     ],
 )
@@ -198,23 +253,47 @@ def test_other_commands_say_what_is_wrong(arguments, message, capsys):
     assert len(error.strip().splitlines()) == 1
 
 
-def test_own_arrays_are_trained_on(tmp_path):
-    """An .npz of somebody's own: string labels, images of an odd size."""
-    import numpy as np
+def own_arrays(folder, seed, **more):
+    """Write an .npz of somebody's own: string labels, grey images of an odd size."""
+    random_numbers = np.random.default_rng(seed)
+    labels = np.array(["cat", "dog"])[np.arange(60) % 2]
+    images = (random_numbers.random((60, 9, 11)) * 60 + 120 * (labels == "dog")[:, None, None]).astype("uint8")
+    train, test = slice(40), slice(40, None)
+    file = folder / "mine.npz"
+    np.savez(file, train_inputs=images[train], train_labels=labels[train], test_inputs=images[test],
+             test_labels=labels[test], **more)  # fmt: skip
+    return file
 
-    random = np.random.default_rng(0)
-    labels = np.array(["cat", "dog"])[random.integers(2, size=60)]
-    images = (random.random((60, 9, 11)) * 60 + 120 * (labels == "dog")[:, None, None]).astype("uint8")
-    file = tmp_path / "mine.npz"
-    np.savez(file, train_inputs=images[:40], train_labels=labels[:40], test_inputs=images[40:], test_labels=labels[40:])
-    assert main(["train", "--data.name", str(file), "--data.trusted_per_class", "3", "--run", str(tmp_path / "run"),
+
+def test_own_arrays_are_trained_on(tmp_path):
+    file, run = own_arrays(tmp_path, seed=0), tmp_path / "run"
+    assert main(["train", "--data.name", str(file), "--data.trusted_per_class", "3", "--run", str(run),
                  "--training.epochs", "8", "--training.batch_size", "10"]) == 0  # fmt: skip
-    assert json.loads((tmp_path / "run" / "results.json").read_text())["selected"]["top1"] > 0.8
-    assert set(pd.read_csv(tmp_path / "run" / "label_issues.csv")["given_label"]) == {"cat", "dog"}
+    results = json.loads((run / "results.json").read_text())
+    assert results["selected"]["top1"] > 0.8
+    assert set(pd.read_csv(run / "label_issues.csv")["given_label"]) == {"cat", "dog"}
+    # Nobody knows which of a user's labels are wrong: nothing may claim to.
+    assert results["noise_rate"] is None
+    assert "true_label" not in (run / "noisy_labels.csv").read_text()
+    assert not (run / "coefficients.png").exists()
+
+
+def test_own_trusted_examples_are_the_ones_that_are_used(tmp_path, capsys):
+    trusted = np.isin(np.arange(40), [0, 1, 8, 9])
+    file, run = own_arrays(tmp_path, seed=0, trusted=trusted), tmp_path / "run"
+    options = ["train", "--data.name", str(file), "--training.steps", "2"]
+    assert main([*options, "--run", str(run)]) == 0
+    assert sorted(pd.read_csv(run / "label_issues.csv")["index"]) == np.flatnonzero(~trusted).tolist()
+    own_arrays(tmp_path, seed=0, trusted=np.isin(np.arange(40), [0, 8]))
+    assert main([*options, "--run", str(tmp_path / "other")]) == 2
+    assert "No trusted example of 1 of the 2 classes (dog)" in capsys.readouterr().err
+    own_arrays(tmp_path, seed=0, trusted=np.ones(39, dtype=bool))
+    assert main([*options, "--run", str(tmp_path / "other")]) == 2
+    assert "give one boolean for each of the 40 train examples" in capsys.readouterr().err
 
 
 def test_demo_writes_what_it_promises(tmp_path, monkeypatch, capsys):
-    """The demo with two epochs: the same code, tables and files."""
+    """The demo with one epoch: the same code, tables and files."""
     import karat.demo
     from karat.config import TrainingSettings
 
@@ -228,4 +307,7 @@ def test_demo_writes_what_it_promises(tmp_path, monkeypatch, capsys):
         assert (folder / name).stat().st_size > 1000
     assert {path.name for path in folder.iterdir() if path.is_dir()} == {"supervised", "l2r", "ieg", "ceiling"}
     assert main(["demo", "--run", str(folder)]) == 2
+    assert main(["demo", "--run", str(folder), "--resume"]) == 0  # all is done: nothing is trained again
+    assert main(["demo", "--run", str(folder / "ieg"), "--resume"]) == 2
+    assert "There is no demo to resume" in capsys.readouterr().err
     assert Path(folder / "ieg" / "results.json").exists()

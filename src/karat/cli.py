@@ -17,7 +17,8 @@ from karat.config import PRESETS, Config, config_as_dict, flat, preset
 from karat.demo import run_demo
 from karat.errors import UserError, suggestion
 from karat.training.evaluation import Accuracy
-from karat.training.run import check_same_config, evaluate_run, new_folder, train_run
+from karat.training.run import evaluate_run, train_run
+from karat.training.run_folder import check_same_config, new_folder
 
 
 class Parser(ArgumentParser):
@@ -38,9 +39,16 @@ class Parser(ArgumentParser):
             commands = re.findall(r"[a-z]+", unknown[2])
             near = suggestion(unknown[1], commands)
             raise UserError(f"There is no command '{unknown[1]}'.{near} Choose one of: {', '.join(commands)}.")
-        message = re.sub(r'^Parser key "([^"]+)": ', r"\1: ", message)
+        if message.startswith("Unexpected config"):
+            raise UserError(f"The config file holds no settings: write `name: value` lines. {help_command}")
+        message = re.sub(r'^(?:.* - )?Parser key "([^"]+)": ', r"\1: ", message)
+        if union := re.match(r"(\S+): Does not .* Subtypes: \[(.*)\] Errors: .* Given value: (.*)", message):
+            expected = (
+                union[2].replace("<class '", "").replace("'>", "").replace("NoneType", "null").replace(", ", " or ")
+            )
+            raise UserError(f"{union[1]}: expected {expected}. Got: {union[3]}. {help_command}")
         message = re.sub(r"Expected a typing\.Literal\[(.*?)\]\.", r"choose one of \1.", message)
-        message = re.sub(r"Expected a <class '(\w+)'>", r"expected a \1", message)
+        message = re.sub(r"Expected a <class '(\w+)'>", r"expected \1", message)
         message = message.replace("Got value:", "Got:").rstrip(".")
         raise UserError(f"{message}. {help_command}")
 
@@ -97,6 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"karat: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"karat: {error}: check the path, its rights and the space on the disk.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("\nkarat: stopped; the same command with --resume and --run FOLDER continues.", file=sys.stderr)
         return 130
@@ -121,6 +132,8 @@ def _parse(arguments: list[str]) -> Namespace:
         known, _ = first.parse_known_args(arguments)
     except argparse.ArgumentError:  # a value is missing: the full parser says it better
         known = first.parse_args([])
+    if known.resume and any(argument.startswith("--preset") for argument in arguments):
+        raise UserError("A resumed run keeps its settings: leave --preset out.")
     if known.resume and known.run and (known.run / "config.yaml").exists():
         return build_parser(load_config(known.run / "config.yaml")).parse_args(arguments)
     options = build_parser(preset(known.preset)).parse_args(arguments)
@@ -132,7 +145,12 @@ def _parse(arguments: list[str]) -> Namespace:
 
 def _config(options: Namespace) -> Config:
     parser = build_parser(Config())
-    values = parser.instantiate(Namespace(command="train", train=options))["train"]
+    try:
+        values = parser.instantiate(Namespace(command="train", train=options))["train"]
+    except (TypeError, AttributeError) as error:  # a section that is a plain value
+        raise UserError(
+            f"The settings cannot be read ({error}): each section, such as training, holds `name: value` lines."
+        ) from error
     return Config(**{name: values[name] for name in Config.__dataclass_fields__})
 
 
@@ -140,13 +158,25 @@ def _train(options: Namespace) -> None:
     config = _config(options)
     if options.resume and options.run is None:
         raise UserError("--resume needs the folder of the run: write --run FOLDER.")
-    folder = options.run or new_folder(Path("runs"), f"{Path(config.data.name).stem}-{config.method}")
+    if options.run is not None:
+        _train_in(config, options.run, options.resume)
+        return
+    folder = new_folder(Path("runs"), f"{Path(config.data.name).stem}-{config.method}")
+    try:
+        _train_in(config, folder, resume=False)
+    finally:
+        if not any(folder.iterdir()):  # a mistake was found before the run began
+            folder.rmdir()
+
+
+def _train_in(config: Config, folder: Path, resume: bool) -> None:
     stored = folder / "config.yaml"
-    if options.resume and stored.exists():
+    if resume and stored.exists():
         check_same_config(config_as_dict(load_config(stored)), config_as_dict(config), folder)
-    print(f"karat: run folder {folder}", file=sys.stderr)
-    result = train_run(config, folder, options.resume)
+    result = train_run(config, folder, resume)
     _print_accuracies({"selected": result.selected, "averaged": result.averaged, "raw": result.raw})
+    if result.noise_rate is not None:
+        print(f"Wrong among the noisy labels: {result.noise_rate:.1%}.")
     print(f"Test accuracy of the selected model: {result.selected.top1:.2%}. Everything is in {folder}.")
 
 
@@ -156,8 +186,9 @@ def _evaluate(options: Namespace) -> None:
 
 
 def _demo(options: Namespace) -> None:
-    folder = options.run or new_folder(Path("runs"), "demo")
-    run_demo(folder, options.seed, options.resume)
+    if options.resume and options.run is None:
+        raise UserError("--resume needs the folder of the demo: write --run FOLDER.")
+    run_demo(options.run or new_folder(Path("runs"), "demo"), options.seed, options.resume)
 
 
 def _print_accuracies(accuracies: dict[str, Accuracy]) -> None:
@@ -171,7 +202,3 @@ def _print_accuracies(accuracies: dict[str, Accuracy]) -> None:
             f"{accuracy.count:,}",
         )
     Console().print(table)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -15,10 +15,11 @@ class DataSettings:
 
     Attributes:
         name: digits, wine, breast_cancer, fashion_mnist, cifar10, or the path of an .npz file with the arrays
-            train_inputs, train_labels, test_inputs and test_labels.
+            train_inputs, train_labels, test_inputs, test_labels and, if you can, trusted.
         path: folder of the dataset's files, where it needs one.
         limit: keep so many train examples, class-balanced; null keeps all.
-        trusted_per_class: how many examples of each class are trusted; the others are noisy.
+        trusted_per_class: how many examples of each class are trusted; the others are noisy. Data that name their
+            trusted examples (the array trusted in an .npz file) do not need it.
     """
 
     name: str = "digits"
@@ -35,7 +36,8 @@ class NoiseSettings:
         kind: "none"; "uniform" redraws from all classes; "symmetric" excludes the true class; "asymmetric" follows a
             class map; "transition" follows a matrix from a file.
         rate: share of the labels that are redrawn, from 0 to 1.
-        class_map: for asymmetric noise: which class becomes which, such as {9: 1}; null is c -> c + 1.
+        class_map: for asymmetric noise: which class becomes which, such as {9: 1}; null is the dataset's own (cifar10
+            has one) or c -> c + 1.
         matrix_file: for transition noise: an .npy or .csv file with transition[true, given].
         labels_file: take the given labels of the noisy examples from this .npz or .csv file, such as the
             noisy_labels.csv of another run, instead of drawing them.
@@ -75,43 +77,38 @@ class TrainingSettings:
     """How long, in which portions, and where.
 
     Attributes:
-        epochs: passes over the noisy examples.
+        epochs: passes over the noisy examples, each rounded up to whole batches.
         steps: number of steps, instead of epochs.
-        batch_size: noisy examples in a batch.
+        batch_size: noisy examples in a batch; null is 100, or fewer (20 at least) so that an epoch has 24 batches.
         trusted_batch_size: trusted examples in a batch; null is as many as noisy ones.
         trusted_balanced: whether a trusted batch holds every class equally often.
         average_decay: decay of the exponential average of the weights; 0 evaluates the raw weights.
         evaluate_every: epochs between two evaluations.
         checkpoint_every: steps between two checkpoints; null is one epoch.
-        device: "auto", "cpu", "cuda" or "mps".
+        device: "cpu", "cuda", or "auto": cuda where there is one.
         threads: CPU threads; null leaves it to torch.
     """
 
     epochs: int = 60
     steps: int | None = None
-    batch_size: int = 100
+    batch_size: int | None = None
     trusted_batch_size: int | None = None
     trusted_balanced: bool = True
     average_decay: float = 0.99
     evaluate_every: int = 1
     checkpoint_every: int | None = None
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        positive = (
-            "epochs",
-            "steps",
-            "batch_size",
-            "trusted_batch_size",
-            "evaluate_every",
-            "checkpoint_every",
-            "threads",
-        )
-        for name in positive:
+        # Batches of one example have no BatchNorm statistics.
+        lowest = {"epochs": 1, "steps": 1, "batch_size": 2, "trusted_batch_size": 2, "evaluate_every": 1}
+        for name, low in {**lowest, "checkpoint_every": 1, "threads": 1}.items():
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"training.{name} is {value}: write 1 or more.")
+            if value is not None and value < low:
+                raise UserError(f"training.{name} is {value}: write {low} or more.")
+        if self.threads is not None and self.threads > 1024:
+            raise UserError(f"training.threads is {self.threads}: write the number of cores to use, at most 1024.")
 
 
 @dataclass(frozen=True)
@@ -140,6 +137,10 @@ class Config:
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**62:
+            raise UserError(f"seed is {self.seed}: write a whole number from 0 to 2^62 - 1.")
+
 
 # Budget, data and network are the user's in every preset. The text gives no average of weights; the released code
 # evaluates one with decay 0.999.
@@ -147,7 +148,7 @@ _PAPER = Config(
     algorithm=ALGORITHM_PRESETS["paper"],
     augmentation=AugmentationSettings(policy="autoaugment"),
     optimizer=OptimizerSettings(schedule="cosine_restarts"),
-    training=TrainingSettings(average_decay=0.0),
+    training=TrainingSettings(batch_size=100, average_decay=0.0),
 )
 PRESETS: dict[str, Config] = {
     "default": Config(),
@@ -156,7 +157,7 @@ PRESETS: dict[str, Config] = {
         algorithm=ALGORITHM_PRESETS["released"],
         augmentation=_PAPER.augmentation,
         optimizer=_PAPER.optimizer,
-        training=TrainingSettings(average_decay=0.999),
+        training=TrainingSettings(batch_size=100, average_decay=0.999),
     ),
 }
 

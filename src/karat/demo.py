@@ -13,8 +13,10 @@ from sklearn.metrics import roc_auc_score
 from karat.audit.plots import accuracy_curves, save_figure, suspicious_gallery
 from karat.config import Config, NoiseSettings, TrainingSettings
 from karat.data.prepare import NoisyTask
+from karat.errors import UserError
 from karat.training.metrics import read_metrics
-from karat.training.run import RunResult, check_folder, task_of, train_run
+from karat.training.run import RunResult, task_of, train_run
+from karat.training.run_folder import check_folder
 
 NOISE = NoiseSettings(kind="uniform", rate=0.8)
 TRAINING = TrainingSettings(epochs=30, evaluate_every=1)
@@ -40,8 +42,7 @@ RUNS = (
 
 def run_demo(folder: Path, seed: int = 0, resume: bool = False) -> None:
     """Train all rows, print the table, and write figures and the label issues that IEG found."""
-    if not resume:
-        check_folder(folder, resume=False)
+    _check_demo_folder(folder, resume)
     console = Console()
     tasks = {run.folder: task_of(demo_config(run, seed)) for run in RUNS}
     noisy = tasks["ieg"]
@@ -67,6 +68,13 @@ def run_demo(folder: Path, seed: int = 0, resume: bool = False) -> None:
         "and a folder with model and metrics for each method.",
         soft_wrap=True,
     )
+
+
+def _check_demo_folder(folder: Path, resume: bool) -> None:
+    if not resume:
+        check_folder(folder, resume=False)
+    elif not any((folder / run.folder).is_dir() for run in RUNS):
+        raise UserError(f"There is no demo to resume in {folder}: check --run, or leave --resume out.")
 
 
 def demo_config(run: DemoRun, seed: int) -> Config:

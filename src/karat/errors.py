@@ -23,7 +23,7 @@ def suggestion(name: str, legal: Iterable[str]) -> str:
     return f" Did you mean '{nearest[0]}'?" if nearest else ""
 
 
-def choose(kind: str, name: str, table: Mapping[str, Choice]) -> Choice:
+def choose(kind: str, name: object, table: Mapping[str, Choice]) -> Choice:
     """Look a name up in a table of choices; the error lists the legal names.
 
     >>> choose("method", "ieg", {"ieg": 1, "l2r": 2})
@@ -32,6 +32,7 @@ def choose(kind: str, name: str, table: Mapping[str, Choice]) -> Choice:
     Traceback (most recent call last):
     karat.errors.UserError: Unknown method 'iegg'. Did you mean 'ieg'? Choose one of: ieg, l2r.
     """
-    if name not in table:
-        raise UserError(f"Unknown {kind} '{name}'.{suggestion(name, table)} Choose one of: {', '.join(sorted(table))}.")
+    if not isinstance(name, str) or name not in table:
+        near = suggestion(str(name), table)
+        raise UserError(f"Unknown {kind} '{name}'.{near} Choose one of: {', '.join(sorted(table))}.")
     return table[name]

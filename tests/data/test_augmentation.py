@@ -60,6 +60,17 @@ def test_nothing_is_mirrored_unless_it_may_be():
     assert torch.equal(make_augmentation((1, 8, 8), False, settings).weak(half, torch.Generator()), half)
 
 
+def test_crops_shift_by_a_share_of_each_side():
+    """An eighth of 8x32 is 1 row and 4 columns: the bright pixel stays within that, and reaches it."""
+    images = torch.full((400, 1, 8, 32), -1.0)
+    images[:, 0, 4, 16] = 1
+    views = make_augmentation((1, 8, 32), False, AugmentationSettings()).weak(images, torch.Generator().manual_seed(0))
+    _, _, row, column = (views > 0.9).nonzero().unbind(dim=1)
+    assert len(row) == 400
+    assert (row.min(), row.max()) == (3, 5)
+    assert (column.min(), column.max()) == (12, 20)
+
+
 def test_cutout_hides_a_square_that_may_reach_over_the_border():
     """Side 4 of 8: at most 16 pixels get the mean, fewer where the centre is near the border: 2x2 at least."""
     batch = torch.zeros(500, 2, 8, 8)

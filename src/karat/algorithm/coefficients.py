@@ -146,16 +146,14 @@ def normalized_weights(gains: Tensor, epsilon: float = 0.0) -> Tensor:
     """
     clipped = gains.clamp(min=0)
     total = clipped.sum() + epsilon
-    return torch.where(total > 0, clipped / total, torch.zeros_like(clipped))
+    return torch.where(total == 0, clipped, clipped / total)  # NaN stays NaN: the trainer stops there
 
 
 def _losses_and_trust_slopes(
     logits: Sequence[Tensor], given: Tensor, settings: AlgorithmSettings
 ) -> tuple[Tensor, Tensor]:
     """Return ℓ_i = L(P(λ0), z_i) and ∂ℓ_i/∂λ_i = L(y_i, z_i) − L(g_i, z_i) of each example."""
-    pseudo = pseudo_labels(logits, settings.temperature, settings.normalize_logits)
-    if not settings.pseudo_label_gradient:
-        pseudo = pseudo.detach()
+    pseudo = pseudo_labels(logits, settings)
     log_probabilities = log_probability(logits[0])
     blended = blended_labels(given, pseudo, settings.initial_label_trust)
     return (

@@ -8,6 +8,7 @@ import logging
 import warnings
 import weakref
 from collections.abc import Callable
+from functools import cache
 
 import torch
 import torch.autograd.forward_ad as forward_ad
@@ -22,13 +23,6 @@ Derivative = Callable[[Network, ForwardPass, Parameters, Parameters], Tensor]
 
 logger = logging.getLogger("karat")
 
-# torch loads its forward-mode rules with the first dual number and warns there about its own use of
-# torch.jit.script, which is nothing that a user could mend.
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)
-    with forward_ad.dual_level():
-        forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
-
 
 def jvp(network: Network, forward: ForwardPass, parameters: Parameters, direction: Parameters) -> Tensor:
     """Return ż by one forward-mode Jacobian-vector product: exact, and no graph is built.
@@ -37,6 +31,7 @@ def jvp(network: Network, forward: ForwardPass, parameters: Parameters, directio
 
     Fused attention has no forward-mode rule, so attention runs in its math kernel here, and only here.
     """
+    _load_forward_mode_rules()
     with torch.no_grad(), forward_ad.dual_level(), sdpa_kernel(SDPBackend.MATH):
         duals = {
             name: forward_ad.make_dual(value.detach(), direction[name])
@@ -94,7 +89,17 @@ DERIVATIVES: dict[str, Derivative] = {"auto": auto, "jvp": jvp, "finite_differen
 
 def derivative_named(name: str) -> Derivative:
     """Look a variant up by its name."""
+    _load_forward_mode_rules()
     return choose("derivative", name, DERIVATIVES)
+
+
+@cache
+def _load_forward_mode_rules() -> None:
+    """Make a first dual number: torch loads its rules then and warns of its own use of torch.jit.script."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # nothing that a user could mend
+        with forward_ad.dual_level():
+            forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
 
 
 def _norm(tensors: Parameters) -> float:

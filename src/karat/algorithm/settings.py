@@ -36,7 +36,7 @@ class AlgorithmSettings:
 
     views: int = 2
     temperature: float = 0.5
-    initial_label_trust: float = 0.9
+    initial_label_trust: float = 0.5
     mixed_noisy_weight: float = 1.0
     consistency_weight: float = 1.0
     threshold: float | None = 1.0
@@ -54,18 +54,20 @@ class AlgorithmSettings:
     def __post_init__(self) -> None:
         if self.views < 2:
             raise UserError(f"algorithm.views is {self.views}: pseudo labels need 2 views or more.")
-        if self.temperature <= 0:
+        if not self.temperature > 0:  # also refuses NaN, as below
             raise UserError(f"algorithm.temperature is {self.temperature}: write a number above 0, such as 0.5.")
         if not 0 <= self.initial_label_trust <= 1:
             raise UserError(
                 f"algorithm.initial_label_trust is {self.initial_label_trust}: write a number between 0 and 1."
             )
         for name in ("mixed_noisy_weight", "consistency_weight", "weights_epsilon"):
-            if getattr(self, name) < 0:
+            if not getattr(self, name) >= 0:
                 raise UserError(f"algorithm.{name} is {getattr(self, name)}: write 0 or more.")
 
 
-_PAPER = AlgorithmSettings(mixed_noisy_weight=5.0, consistency_weight=20.0, weights_start="initial")
+_PAPER = AlgorithmSettings(
+    initial_label_trust=0.9, mixed_noisy_weight=5.0, consistency_weight=20.0, weights_start="initial"
+)
 
 ALGORITHM_PRESETS: dict[str, AlgorithmSettings] = {
     "default": AlgorithmSettings(),

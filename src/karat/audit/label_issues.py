@@ -8,11 +8,12 @@ from torch import Tensor
 from karat.audit.ledger import Ledger
 
 
-def label_issues(ledger: Ledger, given_labels: Tensor, indices: Tensor, classes: Sequence[str]) -> pd.DataFrame:
+def label_issues(ledger: Ledger, given_labels: Tensor, rows: Tensor, classes: Sequence[str]) -> pd.DataFrame:
     """Return one row for each noisy example, the most suspicious first, in cleanlab's column names.
 
     `label_quality` is the remembered probability of the given label; a label that is not the predicted one is an
-    issue. `indices` are the places of the examples in the user's data.
+    issue. `rows` are the places of the examples in the
+    user's data.
 
     >>> import torch
     >>> ledger = Ledger(examples=2, classes=2)
@@ -27,7 +28,7 @@ def label_issues(ledger: Ledger, given_labels: Tensor, indices: Tensor, classes:
     quality = ledger.probabilities.gather(1, given_labels[:, None]).squeeze(1)
     table = pd.DataFrame(
         {
-            "index": indices.numpy(),
+            "index": rows.numpy(),
             "given_label": [classes[label] for label in given_labels.tolist()],
             "predicted_label": [classes[label] for label in predicted.tolist()],
             "is_label_issue": (predicted != given_labels).numpy(),

@@ -37,8 +37,8 @@ class Ledger:
     ) -> None:
         """Enter what a step found out about the examples of its batch; an index may stand in it twice."""
         order = torch.arange(len(indices))
-        last = torch.empty_like(self.times_seen[: len(indices)])  # row of each index's last entry in this batch
         unique, inverse = indices.unique(return_inverse=True)
+        # the place of each example's last entry in this batch
         last = torch.zeros(len(unique), dtype=torch.int64).scatter_reduce_(0, inverse, order, "amax")
         latest = probabilities.cpu()[last]
         first_time = (self.times_seen[unique] == 0)[:, None]

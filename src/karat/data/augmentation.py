@@ -59,7 +59,7 @@ class ImageAugmentation:
 
         channels, height, width = shape
         flips = [K.RandomHorizontalFlip()] if flip else []
-        padding = (round(settings.crop * height), round(settings.crop * width))
+        padding = (round(settings.crop * width), round(settings.crop * height))  # left and right, top and bottom
         crops = [K.RandomCrop((height, width), padding=padding, cropping_mode="slice")] if any(padding) else []
         cutouts = [Cutout(settings.cutout)] if settings.cutout else []
         self._weak = nn.Sequential(*crops, *flips)
@@ -127,10 +127,10 @@ def make_augmentation(
 
 @contextmanager
 def seeded(generator: torch.Generator) -> Iterator[None]:
-    """Draw torch's global random numbers, which kornia uses, from the generator; put the global state back."""
+    """Draw torch's global CPU random numbers, which kornia uses, from the generator; put the global state back."""
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
         yield
 
 

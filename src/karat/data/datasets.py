@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from karat.data.arrays import number_labels, scale_inputs
-from karat.data.noise import check_labels
+from karat.data.noise import CIFAR10_CLASS_MAP, ClassMap, check_labels
 from karat.data.readers import Array, read_idx, read_npz, read_parquet_images, require
 from karat.data.trusted import rank_within_class
 from karat.errors import UserError, choose
@@ -47,13 +47,22 @@ class Examples:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A train and a test part; `flip`: a mirrored image means the same, so augmentation may mirror."""
+    """A train and a test part.
+
+    `flip`: a mirrored image means the same, so augmentation may mirror. `class_map` is the dataset's usual asymmetric
+    noise. `curated`: the train labels are known to be right, as those of a benchmark are and those of a user are not.
+    `rows` are the places of the train examples in what was loaded, `trusted` says which of them the user verified.
+    """
 
     name: str
     train: Examples
     test: Examples
     classes: tuple[str, ...]
     flip: bool
+    rows: Tensor
+    curated: bool = True
+    class_map: ClassMap | None = None
+    trusted: Tensor | None = None
 
 
 def load_dataset(name: str, path: str | Path | None = None, seed: int = 0, limit: int | None = None) -> Dataset:
@@ -71,10 +80,10 @@ def load_dataset(name: str, path: str | Path | None = None, seed: int = 0, limit
         dataset = _npz(Path(name), folder)
     else:
         dataset = choose("dataset (or .npz file)", name, DATASETS)(folder)
-    return dataset if limit is None else replace(dataset, train=_limited(dataset, limit, seed))
+    return dataset if limit is None else _limited(dataset, limit, seed)
 
 
-def _limited(dataset: Dataset, limit: int, seed: int) -> Examples:
+def _limited(dataset: Dataset, limit: int, seed: int) -> Dataset:
     classes = len(dataset.classes)
     if limit < classes:
         raise UserError(
@@ -82,7 +91,13 @@ def _limited(dataset: Dataset, limit: int, seed: int) -> Examples:
         )
     ranks = rank_within_class(dataset.train.labels, torch.Generator().manual_seed(seed))
     # The lowest ranks: as balanced as the classes allow, also where one is smaller than its share.
-    return dataset.train.subset(ranks.argsort(stable=True)[:limit].sort().values)
+    kept = ranks.argsort(stable=True)[:limit].sort().values
+    return replace(
+        dataset,
+        train=dataset.train.subset(kept),
+        rows=dataset.rows[kept],
+        trusted=None if dataset.trusted is None else dataset.trusted[kept],
+    )
 
 
 def _build(name: str, train: Part, test: Part, classes: tuple[str, ...], flip: bool) -> Dataset:
@@ -97,7 +112,7 @@ def _build(name: str, train: Part, test: Part, classes: tuple[str, ...], flip: b
                 "give one label per input."
             )
         parts.append(Examples(part_inputs, labels))
-    return Dataset(name, parts[0], parts[1], classes, flip)
+    return Dataset(name, parts[0], parts[1], classes, flip, rows=torch.arange(len(parts[0])))
 
 
 def _npz(file: Path, folder: Path | None) -> Dataset:
@@ -108,14 +123,23 @@ def _npz(file: Path, folder: Path | None) -> Dataset:
     if missing:
         raise UserError(f"{file} has no {' and no '.join(missing)}: save the arrays {', '.join(names)} in it.")
     train_labels, test_labels, classes = number_labels(arrays["train_labels"], arrays["test_labels"])
-    # flip=False: nobody said that a mirrored image means the same; dataclasses.replace can say so.
-    return _build(
+    # flip=False: nobody said that a mirrored image means the same; augmentation.flip can say so.
+    dataset = _build(
         file.stem,
         (arrays["train_inputs"], train_labels),
         (arrays["test_inputs"], test_labels),
         classes,
         flip=False,
     )
+    trusted = arrays.get("trusted")
+    if trusted is None:
+        return replace(dataset, curated=False)
+    if trusted.dtype != bool or trusted.shape != (len(dataset.train),):
+        raise UserError(
+            f"The array trusted in {file} has type {trusted.dtype} and shape {trusted.shape}: "
+            f"give one boolean for each of the {len(dataset.train)} train examples."
+        )
+    return replace(dataset, curated=False, trusted=torch.from_numpy(trusted))
 
 
 def _split(name: str, bunch: Any, inputs: Array, test_size: int | float) -> Dataset:
@@ -175,7 +199,7 @@ def _cifar10(folder: Path | None) -> Dataset:
     for file in files:
         require(file, "put it there, a table with the columns image (encoded bytes) and label (0 to 9)")
     train, test = (read_parquet_images(file) for file in files)
-    return _build("cifar10", train, test, CIFAR10_CLASSES, flip=True)
+    return replace(_build("cifar10", train, test, CIFAR10_CLASSES, flip=True), class_map=CIFAR10_CLASS_MAP)
 
 
 def _refuse_folder(name: str, folder: Path | None) -> None:

@@ -1,7 +1,7 @@
 """Save and load noisy labels as .npz or .csv.
 
-.npz: arrays given_label, true_label, transition. .csv: columns index, given_label, true_label.
-The true labels are optional in both; a .csv does not keep the transition that was asked for.
+.npz: arrays index, given_label, true_label, transition. .csv: columns index, given_label, true_label. The index is the
+place of an example in the data. The true labels are optional in both; a .csv does not keep the transition asked for.
 """
 
 import csv
@@ -19,65 +19,76 @@ from karat.errors import UserError, choose
 from karat.files import replacing
 
 
-def save_labels(labels: NoisyLabels, path: str | Path) -> None:
-    """Write the labels in the format of the file's ending; the file appears whole or not at all."""
+def save_labels(labels: NoisyLabels, rows: Tensor, path: str | Path) -> None:
+    """Write the labels of the examples at these rows of the data, in the format of the file's ending."""
     path = Path(path)
     write = choose("label file ending", path.suffix, {".npz": _write_npz, ".csv": _write_csv})
     with replacing(path) as temporary, temporary.open("wb") as file:
-        write(labels, file)
+        write(labels, rows, file)
 
 
-def load_labels(path: str | Path, count: int, classes: int) -> NoisyLabels:
-    """Read the labels of so many examples; `true` and `transition` are None where the file does not say."""
+def load_labels(path: str | Path, rows: Tensor, classes: int) -> NoisyLabels:
+    """Read the labels of the examples at these rows of the data, from a file that may hold more of them.
+
+    `true` and `transition` are None where the file does not say.
+    """
     path = Path(path)
     read = choose("label file ending", path.suffix, {".npz": read_npz, ".csv": _read_csv})
     columns = read(path)
-    given = _integers(columns, "given_label", path, count)
+    index = _integers(columns, "index", path)
+    given = _integers(columns, "given_label", path, len(index))
     check_labels(given, classes, f"The values of given_label in {path}")
+    order = _places(index, rows, path)
     true = None
     if "true_label" in columns:
-        true = _integers(columns, "true_label", path, count)
+        true = _integers(columns, "true_label", path, len(index))
         check_labels(true, classes, f"The values of true_label in {path}")
+        true = true[order]
     transition = None
     if "transition" in columns:
         if columns["transition"].dtype.kind != "f":
             raise UserError(f"The transition in {path} holds no floats: save the matrix of probabilities.")
         transition = torch.from_numpy(columns["transition"].astype(np.float64))
         check_transition(transition, classes)
-    if "index" in columns:  # rows may come in any order
-        index = _integers(columns, "index", path, count)
-        order = index.argsort()
-        if not torch.equal(index[order], torch.arange(count)):
-            raise UserError(
-                f"The column index of {path} must hold every number from 0 to {count - 1} once: "
-                "number its rows anew in the order of the data."
-            )
-        given, true = given[order], None if true is None else true[order]
-    return NoisyLabels(given, true, classes, transition)
+    return NoisyLabels(given[order], true, classes, transition)
 
 
-def _integers(columns: Mapping[str, Array], name: str, path: Path, count: int) -> Tensor:
+def _places(index: Tensor, rows: Tensor, path: Path) -> Tensor:
+    """Return where each row of the data stands in the file."""
+    place = {row: position for position, row in enumerate(index.tolist())}
+    if len(place) != len(index):
+        raise UserError(f"The index of {path} names an example twice: give each example one row.")
+    missing = [row for row in rows.tolist() if row not in place]
+    if missing:
+        raise UserError(
+            f"{path} has no label for {len(missing)} of the {len(rows)} noisy examples, such as row {missing[0]}: "
+            "use the labels of this data, with the seed and limit they were made with."
+        )
+    return torch.tensor([place[row] for row in rows.tolist()])
+
+
+def _integers(columns: Mapping[str, Array], name: str, path: Path, count: int | None = None) -> Tensor:
     if name not in columns:
-        raise UserError(f"{path} has no {name}: give the labels this name.")
+        raise UserError(f"{path} has no {name}: give index and given_label and, where known, true_label.")
     column = columns[name]
     if column.ndim != 1 or column.dtype.kind not in "iu":
         raise UserError(
             f"The values of {name} in {path} have shape {column.shape} and type {column.dtype}: "
             "give one integer per example."
         )
-    if len(column) != count:
-        raise UserError(f"{path} has {len(column)} values of {name} for {count} examples: use the labels of this data.")
+    if count is not None and len(column) != count:
+        raise UserError(f"{path} has {count} values of index and {len(column)} of {name}: give as many of both.")
     return torch.from_numpy(column.astype(np.int64))
 
 
-def _write_npz(labels: NoisyLabels, file: BinaryIO) -> None:
-    parts = {"given_label": labels.given, "true_label": labels.true, "transition": labels.transition}
+def _write_npz(labels: NoisyLabels, rows: Tensor, file: BinaryIO) -> None:
+    parts = {"index": rows, "given_label": labels.given, "true_label": labels.true, "transition": labels.transition}
     arrays: dict[str, Any] = {name: part.numpy() for name, part in parts.items() if part is not None}
     np.savez_compressed(file, **arrays)
 
 
-def _write_csv(labels: NoisyLabels, file: BinaryIO) -> None:
-    columns = [torch.arange(len(labels.given)), labels.given]
+def _write_csv(labels: NoisyLabels, rows: Tensor, file: BinaryIO) -> None:
+    columns = [rows, labels.given]
     if labels.true is not None:
         columns.append(labels.true)
     header = ",".join(["index", "given_label", "true_label"][: len(columns)])
@@ -103,6 +114,4 @@ def _read_csv(path: Path) -> dict[str, Array]:
             f"{path} is not a table of integers separated by commas ({error}): "
             "write the columns index, given_label and, where known, true_label."
         ) from error
-    if "index" not in arrays:
-        raise UserError(f"{path} has no column index: add one that numbers the examples from 0.")
     return arrays

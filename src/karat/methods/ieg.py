@@ -23,8 +23,7 @@ def ieg(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: 
     # 2: pseudo labels
     passes = [network.forward_pass(view) for view in views]
     logits = [forward.logits for forward in passes]
-    pseudo = pseudo_labels(logits, settings.temperature, settings.normalize_logits)
-    fixed_pseudo = pseudo.detach()
+    pseudo = pseudo_labels(logits, settings)
     given = one_hot(batch.given_labels, learner.classes, like=pseudo)
     trusted = one_hot(batch.trusted_labels, learner.classes, like=pseudo)
 
@@ -32,18 +31,12 @@ def ieg(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: 
     coefficients = data_coefficients(network, learner.optimizer, passes, given, trusted_inputs, trusted, settings)
 
     # 4, 5: split by weight, join with the trusted batch, mix
-    targets = split_targets(given, fixed_pseudo, coefficients.weights, settings.threshold)
+    targets = split_targets(given, pseudo.detach(), coefficients.weights, settings.threshold)
     joint = joint_batch(trusted_inputs, trusted, views, targets, settings.mixup, generator)
 
     # 6: total loss
     loss = total_loss(
-        coefficient_losses(
-            logits[0],
-            given,
-            pseudo if settings.pseudo_label_gradient else fixed_pseudo,
-            coefficients,
-            settings.initial_label_trust,
-        ),
+        coefficient_losses(logits[0], given, pseudo, coefficients, settings.initial_label_trust),
         mixed_losses(network(joint.inputs), joint.targets, joint.part_sizes, settings.normalize_logits),
         logits,
         settings,
@@ -55,6 +48,6 @@ def ieg(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: 
         {name: value.detach() for name, value in loss._asdict().items()},
         logits[0].detach(),
         *coefficients[:2],
-        pseudo_labels=fixed_pseudo,
+        pseudo_labels=pseudo.detach(),
         class_scores=coefficients.class_scores,
     )

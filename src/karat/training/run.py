@@ -1,42 +1,22 @@
-"""A run and its folder: the resolved config, the noise, metrics, checkpoint, model and label issues.
+"""A run from its config to its folder: trained, resumed, evaluated."""
 
-config.yaml         everything that was asked for, resolved
-environment.json    versions, device and threads
-noisy_labels.csv    the given labels, and the true ones where they are known
-metrics.jsonl       one line an evaluation
-checkpoint.pt       everything that the next step depends on
-model.safetensors   the model taken at the lowest learning rate
-label_issues.csv    the noisy examples, the most suspicious first
-curves.png, .svg    test accuracy over the steps
-coefficients.png, .svg   weights and label trust of right and wrong labels, where they are known
-results.json        test accuracy of the selected, averaged and raw weights, time
-"""
-
-import itertools
-import json
 import logging
-import platform
 import time
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from rich.console import Console
 
-from karat.audit.label_issues import label_issues
-from karat.audit.plots import accuracy_curves, coefficient_curves, save_figure
-from karat.config import Config, config_as_dict, flat
-from karat.data.label_files import save_labels
+from karat.config import Config, config_as_dict
 from karat.data.prepare import NoisyTask, prepare_task
 from karat.errors import UserError
-from karat.files import replacing, write_text
-from karat.training.checkpoints import load_checkpoint, save_checkpoint, save_weights
+from karat.training.checkpoints import save_checkpoint
 from karat.training.evaluation import Accuracy, evaluate
-from karat.training.metrics import MetricsLog, read_metrics
+from karat.training.metrics import MetricsLog
 from karat.training.progress import Progress
+from karat.training.run_folder import check_folder, environment, finish_folder, read_state, start_folder
 from karat.training.trainer import Trainer
 
 logger = logging.getLogger("karat")
@@ -44,11 +24,15 @@ logger = logging.getLogger("karat")
 
 @dataclass(frozen=True)
 class RunResult:
-    """Test accuracy of the model at the lowest learning rate, and of the averaged and raw weights at the end."""
+    """Test accuracy of the model at the lowest learning rate, and of the averaged and raw weights at the end.
+
+    `noise_rate` is the realised share of wrong labels among the noisy ones; None where nobody knows it.
+    """
 
     selected: Accuracy
     averaged: Accuracy
     raw: Accuracy
+    noise_rate: float | None
     seconds: float
 
 
@@ -72,38 +56,36 @@ def task_of(config: Config) -> NoisyTask:
 def train_run(config: Config, folder: Path, resume: bool = False, console: Console | None = None) -> RunResult:
     """Train as the config says and leave everything in the folder; `resume` goes on from its checkpoint.
 
-    The folder must be new or empty, or hold an unfinished run of the same config if resumed.
+    The folder must be new or empty, or hold a run of the same config and data if resumed.
     """
     check_folder(folder, resume)
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
-    task = task_of(config)
-    trainer = Trainer(config, task)
-    state = _resumed_state(config, folder) if resume else None
-    _start_folder(config, folder, task, trainer)
+    trainer = Trainer(config, task_of(config))
+    state = read_state(folder, config, trainer) if resume else None
+    start_folder(folder, config, trainer)
 
     with MetricsLog(folder / "metrics.jsonl") as metrics:
-        seconds_before = 0.0
-        if state is not None:
+        began = time.monotonic()
+        if state is None:
+            metrics.truncate(0)
+        else:
             trainer.load_state_dict(state["trainer"])
-            seconds_before = state["seconds"]
-        metrics.truncate(state["metrics"] if state is not None else 0)
-        began = time.monotonic() - seconds_before
+            metrics.truncate(state["metrics"])
+            began -= state["seconds"]
+        fixed = {
+            "config": config_as_dict(config),
+            "data": trainer.task.fingerprint(),
+            "environment": environment(trainer),
+        }
 
         def checkpoint() -> None:
-            save_checkpoint(
-                folder / "checkpoint.pt",
-                {
-                    "config": config_as_dict(config),
-                    "trainer": trainer.state_dict(),
-                    "metrics": metrics.position(),
-                    "seconds": time.monotonic() - began,
-                },
-            )
+            moving = {"metrics": metrics.position(), "seconds": time.monotonic() - began}
+            save_checkpoint(folder / "checkpoint.pt", {**fixed, "trainer": trainer.state_dict(), **moving})
 
-        description = f"{task.dataset.name} {config.method}"
+        description = f"{trainer.task.dataset.name} {config.method}"
+        every = config.training.checkpoint_every or trainer.steps_per_epoch
         with Progress(description, trainer.total_steps, trainer.steps_done, console) as progress:
-            every = config.training.checkpoint_every or trainer.steps_per_epoch
             while not trainer.finished:
                 trainer.train_step()
                 shown: dict[str, Any] = {}
@@ -115,7 +97,29 @@ def train_run(config: Config, folder: Path, resume: bool = False, console: Conso
                 if trainer.steps_done % every == 0 or trainer.finished:
                     checkpoint()
                 progress.advance(**shown)
-        return _finish_folder(folder, trainer, time.monotonic() - began)
+        result = RunResult(
+            **_accuracies(trainer), noise_rate=trainer.task.labels.rate, seconds=time.monotonic() - began
+        )
+        finish_folder(folder, trainer, asdict(result))
+        return result
+
+
+def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
+    """Measure the weights in a run's checkpoint on the test examples; the selected ones once they are chosen."""
+    trainer = Trainer(config, task_of(config))
+    state = read_state(folder, config, trainer)
+    if state is None:
+        raise UserError(f"{folder} has no checkpoint yet: let the run take its first steps.")
+    trainer.load_state_dict(state["trainer"])
+    return _accuracies(trainer)
+
+
+def _accuracies(trainer: Trainer) -> dict[str, Accuracy]:
+    test = trainer.task.dataset.test
+    models = {"averaged": trainer.average.module, "raw": trainer.model}
+    if trainer.steps_done > trainer.selected_step:
+        models = {"selected": trainer.selected.module, **models}
+    return {name: evaluate(model, test.inputs, test.labels) for name, model in models.items()}
 
 
 def _warn_of_collapse(figures: dict[str, float]) -> None:
@@ -126,95 +130,3 @@ def _warn_of_collapse(figures: dict[str, float]) -> None:
             100 * figures["collapsed_share"],
             figures["step"],
         )
-
-
-def check_folder(folder: Path, resume: bool) -> None:
-    """Refuse a folder that a run would overwrite, or that holds nothing to resume."""
-    started = (folder / "config.yaml").exists()
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file: choose another run folder with --run.")
-    if resume and not started:
-        raise UserError(f"There is no run to resume in {folder}: check --run, or leave --resume out.")
-    if not resume and started:
-        raise UserError(
-            f"{folder} holds a run already: continue it with --resume, or choose another folder with --run."
-        )
-    if not resume and folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty: choose another run folder with --run.")
-
-
-def new_folder(parent: Path, name: str) -> Path:
-    """Return the first of name, name-2, name-3, ... that does not exist yet."""
-    candidates = itertools.chain([parent / name], (parent / f"{name}-{n}" for n in itertools.count(2)))
-    return next(folder for folder in candidates if not folder.exists())
-
-
-def check_same_config(stored: dict[str, Any], asked: dict[str, Any], where: Path) -> None:
-    """Refuse to go on with another config than the stored one; name what differs."""
-    before, now = flat(stored), flat(asked)
-    different = [
-        f"{key} was {before.get(key)} and is now {now.get(key)}"
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key)
-    ]
-    if different:
-        raise UserError(
-            f"{where} belongs to another config ({'; '.join(different)}): "
-            "resume without these options, or start a new run with another --run."
-        )
-
-
-def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
-    """Measure the selected, averaged and raw weights in a run's checkpoint on the test examples."""
-    trainer = Trainer(config, task_of(config))
-    state = _resumed_state(config, folder)
-    if state is None:
-        raise UserError(f"{folder} has no checkpoint yet: let the run take its first steps.")
-    trainer.load_state_dict(state["trainer"])
-    return _accuracies(trainer)
-
-
-def _resumed_state(config: Config, folder: Path) -> dict[str, Any] | None:
-    path = folder / "checkpoint.pt"
-    if not path.exists():  # killed before the first checkpoint
-        return None
-    state = load_checkpoint(path)
-    check_same_config(state["config"], config_as_dict(config), path)
-    return state
-
-
-def _start_folder(config: Config, folder: Path, task: NoisyTask, trainer: Trainer) -> None:
-    write_text(folder / "config.yaml", yaml.safe_dump(config_as_dict(config), sort_keys=False))
-    environment = {
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("karat", "torch", "kornia", "lightning-fabric", "numpy")},
-        "device": str(trainer.device),
-        "threads": torch.get_num_threads(),
-    }
-    write_text(folder / "environment.json", json.dumps(environment, indent=2) + "\n")
-    save_labels(task.labels, folder / "noisy_labels.csv")
-
-
-def _accuracies(trainer: Trainer) -> dict[str, Accuracy]:
-    test = trainer.task.dataset.test
-    models = {
-        "selected": trainer.selected.module,
-        "averaged": trainer.average.module,
-        "raw": trainer.model,
-    }
-    return {name: evaluate(model, test.inputs, test.labels) for name, model in models.items()}
-
-
-def _finish_folder(folder: Path, trainer: Trainer, seconds: float) -> RunResult:
-    task = trainer.task
-    result = RunResult(**_accuracies(trainer), seconds=seconds)
-    save_weights(folder / "model.safetensors", trainer.selected.module)
-    issues = label_issues(trainer.ledger, task.noisy.labels, task.noisy_indices, task.dataset.classes)
-    with replacing(folder / "label_issues.csv") as temporary:
-        issues.to_csv(temporary, index=False)
-    records = read_metrics(folder / "metrics.jsonl")
-    save_figure(accuracy_curves({trainer.config.method: records}), folder / "curves")
-    if any("clean_weight_share" in record for record in records):
-        save_figure(coefficient_curves(records), folder / "coefficients")
-    write_text(folder / "results.json", json.dumps(asdict(result), indent=2) + "\n")
-    return result

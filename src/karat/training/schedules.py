@@ -117,7 +117,7 @@ def _check_rate(rate: float) -> None:
 
 
 def _steps(rate: float, total_steps: int, steps_per_epoch: int) -> Schedule:
-    """Decay tenfold after 2/3 and 5/6 of the training: the paper's 40k and 50k of 60k steps."""
+    """Decay tenfold after 2/3 and 5/6 of the training; the paper compares with decays after 40,000 and 50,000 steps."""
     return step_decay(rate, [math.ceil(2 * total_steps / 3), math.ceil(5 * total_steps / 6)])
 
 

@@ -35,7 +35,7 @@ class Trainer:
         shape = tuple(task.noisy.inputs.shape[1:])
         self.config, self.task, self.device = config, task, fabric.device
         self.step = method_named(config.method)
-        self.batch_size = min(training.batch_size, len(task.noisy))
+        self.batch_size = min(training.batch_size or default_batch_size(len(task.noisy)), len(task.noisy))
         self.steps_per_epoch = math.ceil(len(task.noisy) / self.batch_size)
         self.total_steps = training.steps or training.epochs * self.steps_per_epoch
         self.schedule = make_schedule(optimizer.schedule, optimizer.rate, self.total_steps, self.steps_per_epoch)
@@ -106,6 +106,7 @@ class Trainer:
         test = self.task.dataset.test
         averaged = evaluate(self.average.module, test.inputs, test.labels)
         raw = evaluate(self.model, test.inputs, test.labels)
+        losses = self.epoch_figures.means()
         figures = {
             "step": self.steps_done,
             "epoch": self.steps_done / self.steps_per_epoch,
@@ -114,10 +115,16 @@ class Trainer:
             "top5": averaged.top5,
             "raw_accuracy": raw.top1,
             "raw_top5": raw.top5,
-            **self.epoch_figures.means(),
+            **losses,
             **coefficient_figures(self.ledger, self.task.mislabelled),
         }
         self.epoch_figures = EpochFigures()
+        diverged = [name for name, value in losses.items() if not math.isfinite(value)]
+        if diverged:
+            raise UserError(
+                f"Training diverged before step {self.steps_done} ({', '.join(diverged)} not finite): "
+                "lower optimizer.rate and start a new run."
+            )
         return figures
 
     def state_dict(self) -> dict[str, Any]:
@@ -179,8 +186,19 @@ class EpochFigures:
         self.steps, self.sums = state["steps"], dict(state["sums"])
 
 
+def default_batch_size(examples: int) -> int:
+    """Return 100, or fewer for a small set, so that an epoch has about 24 batches, but 20 at least.
+
+    >>> default_batch_size(50_000), default_batch_size(1_200), default_batch_size(100)
+    (100, 50, 20)
+    """
+    return min(100, max(20, examples // 24))
+
+
 def make_fabric(device: str) -> Fabric:
-    """Return Lightning Fabric on one device of this kind."""
+    """Return Lightning Fabric on one device of this kind; "auto" is a GPU if torch sees one, else the CPU."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return Fabric(accelerator=device, devices=1)
     except RuntimeError as error:

@@ -2,64 +2,22 @@
 
 import argparse
 import logging
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 from rich.console import Console
 from rich.table import Table
 
 from karat import __version__
 from karat.config import PRESETS, Config, config_as_dict, flat, preset
 from karat.demo import run_demo
-from karat.errors import UserError, suggestion
+from karat.errors import UserError
+from karat.parser import Parser
 from karat.training.evaluation import Accuracy
 from karat.training.run import evaluate_run, train_run
 from karat.training.run_folder import check_same_config, new_folder
-
-
-class Parser(ArgumentParser):
-    """A parser whose errors are one sentence with the remedy."""
-
-    def error(self, message: str, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise the parser's message as one sentence, with the nearest legal name for a mistyped one."""
-        message = " ".join(message.split())
-        names = self._option_names()
-        help_command = f"See: {self.prog.replace(' [options]', '')} --help"
-        if unknown := re.match(r"unrecognized arguments: ([^\s=]+)", message):
-            raise UserError(f"There is no option '{unknown[1]}'.{suggestion(unknown[1], names)} {help_command}")
-        if unknown := re.search(r"does not accept option '([^']+)'|[Kk]ey '([^']+)' is not expected", message):
-            key = unknown[1] or unknown[2]
-            keys = [option.removeprefix("--") for option in names]
-            raise UserError(f"There is no setting '{key}'.{suggestion(key, keys)} {help_command}")
-        if unknown := re.match(r"argument COMMAND: invalid choice: '([^']+)' \(choose from (.*)\)", message):
-            commands = re.findall(r"[a-z]+", unknown[2])
-            near = suggestion(unknown[1], commands)
-            raise UserError(f"There is no command '{unknown[1]}'.{near} Choose one of: {', '.join(commands)}.")
-        if message.startswith("Unexpected config"):
-            raise UserError(f"The config file holds no settings: write `name: value` lines. {help_command}")
-        message = re.sub(r'^(?:.* - )?Parser key "([^"]+)": ', r"\1: ", message)
-        if union := re.match(r"(\S+): Does not .* Subtypes: \[(.*)\] Errors: .* Given value: (.*)", message):
-            expected = (
-                union[2].replace("<class '", "").replace("'>", "").replace("NoneType", "null").replace(", ", " or ")
-            )
-            raise UserError(f"{union[1]}: expected {expected}. Got: {union[3]}. {help_command}")
-        message = re.sub(r"Expected a typing\.Literal\[(.*?)\]\.", r"choose one of \1.", message)
-        message = re.sub(r"Expected a <class '(\w+)'>", r"expected \1", message)
-        message = message.replace("Got value:", "Got:").rstrip(".")
-        raise UserError(f"{message}. {help_command}")
-
-    def _option_names(self) -> list[str]:
-        """Return the options of this parser and of its commands."""
-        names = [option for action in self._actions for option in action.option_strings]
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for parser in action._name_parser_map.values():
-                    names += [option for action in parser._actions for option in action.option_strings]
-        return names
 
 
 def build_parser(defaults: Config) -> Parser:

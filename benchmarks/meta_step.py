@@ -97,7 +97,7 @@ def main() -> None:
         difference = max(((a - b).norm() / b.norm()).item() for a, b in zip(ours, theirs, strict=True))
         seconds = interleaved_seconds(variants, options.rounds)
         memory = {name: [] for name in variants}
-        for _ in range(3):
+        for _ in range(5):
             for name in variants:
                 command = [sys.executable, __file__, "--threads", str(options.threads), "--memory-of", model, name]
                 memory[name].append(int(subprocess.run(command, check=True, capture_output=True).stdout))

@@ -1,5 +1,6 @@
 """Interleaved timing and peak memory: ratios that a noisy machine cannot bend."""
 
+import ctypes
 import os
 import statistics
 import time
@@ -26,6 +27,7 @@ def median_ratio(seconds: Mapping[str, list[float]], name: str, base: str) -> fl
 
 def peak_increase(run: Callable[[], object]) -> int:
     """Return by how many bytes the process grew at its peak while this ran (Linux)."""
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed before must not hide what this takes
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from the present size
     before = _status("VmRSS")
     run()

@@ -120,6 +120,7 @@ def _train(options: Namespace) -> None:
         _train_in(config, options.run, options.resume)
         return
     folder = new_folder(Path("runs"), f"{Path(config.data.name).stem}-{config.method}")
+    print(f"karat: run folder {folder}", file=sys.stderr)
     try:
         _train_in(config, folder, resume=False)
     finally:

@@ -47,7 +47,8 @@ def ieg(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: 
     return StepResult(
         {name: value.detach() for name, value in loss._asdict().items()},
         logits[0].detach(),
-        *coefficients[:2],
+        weights=coefficients.weights,
+        label_trust=coefficients.label_trust,
         pseudo_labels=pseudo.detach(),
         class_scores=coefficients.class_scores,
     )

@@ -62,6 +62,13 @@ def train_run(config: Config, folder: Path, resume: bool = False, console: Conso
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     trainer = Trainer(config, task_of(config))
+    if not trainer.task.dataset.curated and trainer.task.dataset.trusted is None:
+        logger.warning(
+            "%d trusted examples of each class were drawn from the train labels, so these must be right: better mark "
+            "the ones that you verified, in a boolean array `trusted` of %s.",
+            config.data.trusted_per_class,
+            config.data.name,
+        )
     state = read_state(folder, config, trainer) if resume else None
     start_folder(folder, config, trainer)
 

@@ -81,8 +81,8 @@ def test_cutout_hides_a_square_that_may_reach_over_the_border():
 
 
 def test_vector_views():
-    """The strong view drops a fifth of the features; the weak one moves them a little."""
-    augmentation = make_augmentation((50,), False, AugmentationSettings())
+    """The strong view drops the asked share of the features; the weak one moves them a little."""
+    augmentation = make_augmentation((50,), False, AugmentationSettings(feature_dropout=0.2))
     inputs = torch.full((200, 50), 3.0)
     generator = torch.Generator().manual_seed(0)
     weak, strong = augmentation.weak(inputs, generator), augmentation.strong(inputs, generator)

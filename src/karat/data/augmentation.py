@@ -36,7 +36,7 @@ class AugmentationSettings:
     crop: float = 0.125
     cutout: float = 0.5
     flip: bool | None = None
-    feature_dropout: float = 0.2
+    feature_dropout: float = 0.4
     feature_noise: float = 0.1
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from karat.training.run import RunResult, task_of, train_run
 from karat.training.run_folder import check_folder
 
 NOISE = NoiseSettings(kind="uniform", rate=0.8)
-TRAINING = TrainingSettings(epochs=30, evaluate_every=1)
+TRAINING = TrainingSettings(epochs=20)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ def run_demo(folder: Path, seed: int = 0, resume: bool = False) -> None:
     noisy = tasks["ieg"]
     console.print(
         f"Digits: {len(noisy.noisy):,} examples with noisy labels ({noisy.labels.rate:.0%} of them wrong), "
-        f"{len(noisy.trusted)} trusted, {len(noisy.dataset.test)} for the test.\n"
+        f"{len(noisy.trusted)} trusted, {len(noisy.dataset.test)} for the test.\n",
+        soft_wrap=True,
     )
     results = {run.folder: _finished_run(demo_config(run, seed), folder / run.folder) for run in RUNS}
 
@@ -62,7 +63,7 @@ def run_demo(folder: Path, seed: int = 0, resume: bool = False) -> None:
     save_figure(accuracy_curves(curves, "Digits with 80% uniform label noise"), folder / "curves")
     for name in ("coefficients.png", "coefficients.svg", "label_issues.csv"):
         shutil.copyfile(folder / "ieg" / name, folder / name)
-    console.print(_label_issues_sentence(folder, noisy))
+    console.print(_label_issues_sentence(folder, noisy), soft_wrap=True)
     console.print(
         f"\nIn {folder}: curves.png, coefficients.png, suspicious.png, label_issues.csv, "
         "and a folder with model and metrics for each method.",

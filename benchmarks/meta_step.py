@@ -53,7 +53,7 @@ class Problem:
         """Return the same by back-propagating through the back-propagation."""
         parameters = dict(self.module.named_parameters())
         weights = torch.full((BATCH,), 1 / BATCH, requires_grad=True)
-        trust = torch.full((BATCH, 1), 0.9, requires_grad=True)
+        trust = torch.full((BATCH, 1), AlgorithmSettings().initial_label_trust, requires_grad=True)
         logits = self.module(self.noisy)
         average = (logits.softmax(1) + self.strong_pass.logits.softmax(1)) / 2
         pseudo = (average**2 / (average**2).sum(1, keepdim=True)).detach()

@@ -6,7 +6,7 @@ import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F
 from torch import nn
 
-from karat.algorithm.directional import jvp
+from karat.algorithm.directional import derivative_named, jvp
 from karat.algorithm.network import Network
 
 
@@ -62,15 +62,19 @@ def test_equals_torch(name):
     forward = network.forward_pass(inputs)
     parameters = network.trainable()
     direction = {key: torch.randn_like(p) for key, p in parameters.items()}
+    derivative_named("jvp")  # loads torch's rules, which warn
     with torch.no_grad(), forward_ad.dual_level():
         duals = {key: forward_ad.make_dual(p.detach(), direction[key]) for key, p in parameters.items()}
         expected = forward_ad.unpack_dual(network.at(duals, inputs)).tangent
     torch.testing.assert_close(jvp(network, forward, parameters, direction), expected, rtol=1e-10, atol=1e-12)
 
 
-def test_recorded_outputs_are_the_linear_layers_in_order():
+def test_recorded_outputs_are_used_while_they_are_there_and_unchanged():
     module = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
-    inputs = torch.randn(4, 6)
-    forward = Network(module).forward_pass(inputs)
-    assert [output.value.shape[1] for output in forward.linear_outputs] == [5, 3]
-    assert torch.equal(forward.linear_outputs[1].value, forward.logits)
+    with torch.no_grad():
+        forward = Network(module).forward_pass(torch.randn(4, 6))
+    found = [output.value() for output in forward.linear_outputs]
+    assert found[0] is None  # nothing keeps it: tanh saves its result
+    assert torch.equal(found[1], forward.logits)
+    forward.logits.add_(1)
+    assert forward.linear_outputs[1].value() is None

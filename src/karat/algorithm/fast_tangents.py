@@ -2,12 +2,13 @@
 
 torch's forward mode computes `conv(x, w)`, `conv(ẋ, w)` and `conv(x, ẇ)` for a convolution, and a dozen passes over
 the batch for a BatchNorm. But the first of these was computed in the forward pass already, and BatchNorm's tangent is
-affine in x and ẋ, channel by channel. `Recording` keeps the outputs of linear layers during a forward pass;
-`FastTangents` uses them when the pass is repeated with tangents. Every other operation keeps torch's own rule.
+affine in x and ẋ, channel by channel. `Recording` notes the outputs of linear layers during a forward pass;
+`FastTangents` uses those that are still there when the pass is repeated with tangents. Every other operation keeps torch's own rule.
 """
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
@@ -18,15 +19,25 @@ from torch.overrides import TorchFunctionMode
 _LINEAR = {F.linear, F.conv1d, F.conv2d, F.conv3d}
 
 
-class LinearOutput(NamedTuple):
-    """What a linear layer returned, and the version that tells whether somebody changed it in place since."""
+class LinearOutput:
+    """What a linear layer returned, for as long as the graph of the forward pass keeps it.
 
-    value: Tensor
-    version: int
+    Held weakly: an output that only an addition used (the last one of a residual block) is computed anew rather than
+    kept in memory. The version tells whether somebody changed it in place since.
+    """
+
+    def __init__(self, output: Tensor) -> None:
+        self._output = weakref.ref(output)
+        self._version = output._version
+
+    def value(self) -> Tensor | None:
+        """Return the output, or None if it is gone or was changed."""
+        output = self._output()
+        return None if output is None or output._version != self._version else output.detach()
 
 
 class Recording(TorchFunctionMode):
-    """Keep the outputs of the linear layers, in order; the graph of the forward pass holds most of them anyway."""
+    """Note the outputs of the linear layers, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,8 +49,7 @@ class Recording(TorchFunctionMode):
         """Call the function; remember what a linear layer returned."""
         output = function(*args, **(kwargs or {}))
         if _is_linear(function, args, kwargs):
-            value = output.detach()
-            self.outputs.append(LinearOutput(value, value._version))
+            self.outputs.append(LinearOutput(output))
         return output
 
 
@@ -73,9 +83,8 @@ def _linear(
     """z = f(x, w) + b  ->  ż = f(ẋ, w) + f(x, ẇ) + ḃ."""
     (x, x_slope), (weight, weight_slope) = forward_ad.unpack_dual(x), forward_ad.unpack_dual(weight)
     bias, bias_slope = (None, None) if bias is None else forward_ad.unpack_dual(bias)
-    if recorded is not None and recorded.value._version == recorded.version:
-        value = recorded.value
-    else:
+    value = None if recorded is None else recorded.value()
+    if value is None:
         value = function(x, weight, bias, *options)
     slope = None
     if weight_slope is not None:

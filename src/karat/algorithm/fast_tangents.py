@@ -2,8 +2,9 @@
 
 torch's forward mode computes `conv(x, w)`, `conv(ẋ, w)` and `conv(x, ẇ)` for a convolution, and a dozen passes over
 the batch for a BatchNorm. But the first of these was computed in the forward pass already, and BatchNorm's tangent is
-affine in x and ẋ, channel by channel. `Recording` notes the outputs of linear layers during a forward pass;
-`FastTangents` uses those that are still there when the pass is repeated with tangents. Every other operation keeps torch's own rule.
+affine in x and ẋ, channel by channel. `Recording` notes the outputs of linear layers during a forward pass, and
+`FastTangents` uses those that are still there when the pass is repeated with tangents. Every other operation keeps
+torch's own rule.
 """
 
 import weakref

@@ -44,8 +44,7 @@ def run_demo(folder: Path, seed: int = 0, resume: bool = False) -> None:
     """Train all rows, print the table, and write figures and the label issues that IEG found."""
     _check_demo_folder(folder, resume)
     console = Console()
-    tasks = {run.folder: task_of(demo_config(run, seed)) for run in RUNS}
-    noisy = tasks["ieg"]
+    noisy = task_of(Config(seed=seed, noise=NOISE))
     console.print(
         f"Digits: {len(noisy.noisy):,} examples with noisy labels ({noisy.labels.rate:.0%} of them wrong), "
         f"{len(noisy.trusted)} trusted, {len(noisy.dataset.test)} for the test.\n",
@@ -68,6 +67,7 @@ def run_demo(folder: Path, seed: int = 0, resume: bool = False) -> None:
         f"\nIn {folder}: curves.png, coefficients.png, suspicious.png, label_issues.csv, "
         "and a folder with model and metrics for each method.",
         soft_wrap=True,
+        markup=False,  # a folder may have brackets in its name
     )
 
 

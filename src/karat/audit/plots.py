@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from karat.files import replacing
 
@@ -73,6 +73,7 @@ def _new_figure(title: str) -> tuple[Figure, Any]:
     axes = figure.add_subplot()
     axes.set_title(title, loc="left")
     axes.set_xlabel("epoch")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)

@@ -107,7 +107,7 @@ def _config(options: Namespace) -> Config:
         values = parser.instantiate(Namespace(command="train", train=options))["train"]
     except (TypeError, AttributeError) as error:  # a section that is a plain value
         raise UserError(
-            f"The settings cannot be read ({error}): each section, such as training, holds `name: value` lines."
+            "A section of the config file, such as training, is a plain value: give it `name: value` lines of its own."
         ) from error
     return Config(**{name: values[name] for name in Config.__dataclass_fields__})
 

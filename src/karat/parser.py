@@ -30,6 +30,8 @@ class Parser(ArgumentParser):
         if message.startswith("Unexpected config"):
             raise UserError(f"The config file holds no settings: write `name: value` lines. {help_command}")
         message = re.sub(r'^(?:.* - )?Parser key "([^"]+)": ', r"\1: ", message)
+        if section := re.match(r"(\S+): Unable to load config", message):
+            raise UserError(f"{section[1]} is a section: give it `name: value` lines of its own. {help_command}")
         if union := re.match(r"(\S+): Does not .* Subtypes: \[(.*)\] Errors: .* Given value: (.*)", message):
             expected = (
                 union[2].replace("<class '", "").replace("'>", "").replace("NoneType", "null").replace(", ", " or ")

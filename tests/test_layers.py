@@ -9,17 +9,19 @@ PACKAGE = Path(karat.__file__).parent
 SMALL = {"errors", "files"}  # everybody may use these two
 MAY_IMPORT = {
     "errors": set(),
-    "files": set(),
+    "files": {"errors"},
     "algorithm": SMALL,
     "models": SMALL,
     "data": SMALL,
     "audit": SMALL,
     "methods": SMALL | {"algorithm"},
-    "config": SMALL | {"algorithm", "data"},
+    "config": SMALL | {"algorithm", "data", "methods"},
     "training": SMALL | {"algorithm", "methods", "data", "models", "audit", "config"},
+    "config_values": SMALL | {"config", "parser"},
+    "bench": SMALL | {"config", "config_values", "methods", "data", "audit", "training"},
     "demo": SMALL | {"config", "data", "training", "audit"},
     "parser": SMALL,
-    "cli": SMALL | {"config", "training", "demo", "parser"},
+    "cli": SMALL | {"config", "data", "training", "bench", "demo", "parser"},
     "__main__": {"cli"},
     "__init__": set(),
 }

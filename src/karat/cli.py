@@ -1,22 +1,26 @@
-"""The command line: `karat train`, `karat evaluate` and `karat demo`, generated from the config's dataclasses."""
+"""The command line: train, evaluate, bench, noise, rog and demo, generated from the config's dataclasses."""
 
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import Namespace
 from rich.console import Console
 from rich.table import Table
 
 from karat import __version__
-from karat.config import PRESETS, Config, config_as_dict, flat, preset
+from karat.bench.command import bench
+from karat.config import PRESETS, Config, DataSettings, NoiseSettings, config_as_dict, flat, preset
+from karat.data.noise_report import write_noise
 from karat.demo import run_demo
 from karat.errors import UserError
 from karat.parser import Parser
 from karat.training.evaluation import Accuracy
-from karat.training.run import evaluate_run, train_run
+from karat.training.run import evaluate_run, rog_of_run, task_of, train_run
 from karat.training.run_folder import check_same_config, new_folder
 
 
@@ -43,6 +47,38 @@ def build_parser(defaults: Config) -> Parser:
     evaluate.add_argument("run", type=Path, help="Run folder.")
     commands.add_subcommand("evaluate", evaluate, help="Measure the models of a run on the test examples.")
 
+    bench_parser = Parser(description="Run a recipe: a table of methods and noises over several seeds.")
+    bench_parser.add_argument("recipe", type=Path, help="YAML file, such as those in recipes/.")
+    bench_parser.add_argument("--out", type=Path | None, default=None, help="Folder (default: bench/RECIPE).")
+    bench_parser.add_argument(
+        "--only",
+        nargs="+",
+        type=str,
+        default=[],
+        metavar="CELL",
+        help="Only these cells: ROW, ROW/COLUMN or ROW/COLUMN/SEED, with * and ?.",
+    )
+    bench_parser.add_argument("--jobs", type=int | None, default=None, help="Runs at once (default: one a core).")
+    bench_parser.add_argument("--set", type=dict[str, Any], default={}, help='Settings for all, {"data.path": "DIR"}.')
+    bench_parser.add_argument("--list", action="store_true", help="Print the names of the cells, and stop.")
+    bench_parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="Take two steps of each kind of cell on random data, print memory and time of the whole, and stop.",
+    )
+    commands.add_subcommand("bench", bench_parser, help="Run a recipe: a table of methods, noises and seeds.")
+
+    noise = Parser(description="Draw label noise once and keep it in a file for noise.labels_file.")
+    noise.add_argument("file", type=Path, help="Label file to write, .npz or .csv; a .json beside it has the matrix.")
+    noise.add_argument("--seed", type=int, default=0, help="Of the trusted examples and of the noise.")
+    noise.add_class_arguments(DataSettings, "data")
+    noise.add_class_arguments(NoiseSettings, "noise")
+    commands.add_subcommand("noise", noise, help="Draw label noise into a file.")
+
+    rog = Parser(description="Put a robust generative classifier (RoG) on the features of a finished run's model.")
+    rog.add_argument("run", type=Path, help="Run folder.")
+    commands.add_subcommand("rog", rog, help="Robust inference on top of any finished run.")
+
     demo = Parser(
         description="Train on digits with 80% uniform label noise: plain, L2R, IEG, and plain on the true labels."
     )
@@ -59,17 +95,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         options = _parse(arguments)
-        {"train": _train, "evaluate": _evaluate, "demo": _demo}[options.command](options[options.command])
+        return COMMANDS[options.command](options[options.command]) or 0
     except UserError as error:
         print(f"karat: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
+        sys.stderr.close()
+        return 0
     except OSError as error:
         print(f"karat: {error}: check the path, its rights and the space on the disk.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nkarat: stopped; the same command with --resume and --run FOLDER continues.", file=sys.stderr)
         return 130
-    return 0
 
 
 def load_config(path: Path) -> Config:
@@ -133,7 +171,8 @@ def _train_in(config: Config, folder: Path, resume: bool) -> None:
     if resume and stored.exists():
         check_same_config(config_as_dict(load_config(stored)), config_as_dict(config), folder)
     result = train_run(config, folder, resume)
-    _print_accuracies({"selected": result.selected, "averaged": result.averaged, "raw": result.raw})
+    found = {"selected": result.selected, "averaged": result.averaged, "raw": result.raw}
+    _print_accuracies(found if result.validated is None else {**found, "validated": result.validated})
     if result.noise_rate is not None:
         print(f"Wrong among the noisy labels: {result.noise_rate:.1%}.")
     print(f"Test accuracy of the selected model: {result.selected.top1:.2%}. Everything is in {folder}.")
@@ -161,3 +200,34 @@ def _print_accuracies(accuracies: dict[str, Accuracy]) -> None:
             f"{accuracy.count:,}",
         )
     Console().print(table)
+
+
+def _bench(options: Namespace) -> int:
+    return bench(
+        options.recipe, options.out, options.only, options.jobs, options["set"], options["list"], options.dry_run
+    )
+
+
+def _noise(options: Namespace) -> None:
+    values = build_parser(Config()).instantiate(Namespace(command="noise", noise=options))["noise"]
+    task = task_of(replace(Config(), seed=options.seed, data=values["data"], noise=values["noise"]))
+    summary = write_noise(task, options.file)
+    rate = summary["realised_rate"]
+    wrong = "nobody knows how many are wrong" if rate is None else f"{rate:.2%} of them wrong"
+    print(f"{summary['examples']:,} labels in {options.file}, {wrong}; the matrix is in {options.file.stem}.json.")
+
+
+def _rog(options: Namespace) -> None:
+    accuracies = rog_of_run(load_config(options.run / "config.yaml"), options.run)
+    _print_accuracies(accuracies)
+    print(f"The generative classifier is in {options.run / 'rog.safetensors'}.")
+
+
+COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
+    "train": _train,
+    "evaluate": _evaluate,
+    "bench": _bench,
+    "noise": _noise,
+    "rog": _rog,
+    "demo": _demo,
+}

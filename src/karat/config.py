@@ -6,48 +6,10 @@ from typing import Any, Literal
 
 from karat.algorithm.settings import ALGORITHM_PRESETS, AlgorithmSettings
 from karat.data.augmentation import AugmentationSettings
+from karat.data.settings import DataSettings as DataSettings
+from karat.data.settings import NoiseSettings as NoiseSettings
 from karat.errors import UserError, choose
-
-
-@dataclass(frozen=True)
-class DataSettings:
-    """Which examples to train on.
-
-    Attributes:
-        name: digits, wine, breast_cancer, fashion_mnist, cifar10, or the path of an .npz file with the arrays
-            train_inputs, train_labels, test_inputs, test_labels and, if you can, trusted.
-        path: folder of the dataset's files, where it needs one.
-        limit: keep so many train examples, class-balanced; null keeps all.
-        trusted_per_class: how many examples of each class are trusted; the others are noisy. Data that name their
-            trusted examples (the array trusted in an .npz file) do not need it.
-    """
-
-    name: str = "digits"
-    path: Path | None = None
-    limit: int | None = None
-    trusted_per_class: int = 10
-
-
-@dataclass(frozen=True)
-class NoiseSettings:
-    """Which noise to put on the labels of the noisy examples, for experiments.
-
-    Attributes:
-        kind: "none"; "uniform" redraws from all classes; "symmetric" excludes the true class; "asymmetric" follows a
-            class map; "transition" follows a matrix from a file.
-        rate: share of the labels that are redrawn, from 0 to 1.
-        class_map: for asymmetric noise: which class becomes which, such as {9: 1}; null is the dataset's own (cifar10
-            has one) or c -> c + 1.
-        matrix_file: for transition noise: an .npy or .csv file with transition[true, given].
-        labels_file: take the given labels of the noisy examples from this .npz or .csv file, such as the
-            noisy_labels.csv of another run, instead of drawing them.
-    """
-
-    kind: str = "none"
-    rate: float = 0.0
-    class_map: dict[int, int] | None = None
-    matrix_file: Path | None = None
-    labels_file: Path | None = None
+from karat.methods import METHODS, MethodSettings
 
 
 @dataclass(frozen=True)
@@ -123,6 +85,7 @@ class Config:
         noise: which label noise to add.
         augmentation: how views are made.
         algorithm: the choices of Algorithm 1.
+        methods: the choices of the other methods.
         optimizer: how the parameters are updated.
         training: how long and where.
     """
@@ -134,6 +97,7 @@ class Config:
     noise: NoiseSettings = field(default_factory=NoiseSettings)
     augmentation: AugmentationSettings = field(default_factory=AugmentationSettings)
     algorithm: AlgorithmSettings = field(default_factory=AlgorithmSettings)
+    methods: MethodSettings = field(default_factory=MethodSettings)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
 

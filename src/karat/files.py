@@ -5,6 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from karat.errors import UserError
+
+try:
+    import fcntl
+except ImportError:  # not a Unix: folders are not locked there
+    fcntl = None  # type: ignore[assignment]
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -43,3 +50,26 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder (made if missing) that this one writes to; a killed process keeps nobody out.
+
+    An empty folder is left as it was found when the body fails before it wrote anything.
+    """
+    existed = folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ".lock"
+    with open(path, "w") as file:
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"Another process is working on {folder}: wait until it is done, or stop it.") from None
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            if not existed and not any(folder.iterdir()):
+                folder.rmdir()

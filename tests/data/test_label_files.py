@@ -90,14 +90,21 @@ def test_failed_write_keeps_the_old_file(tmp_path, ending):
             "index,given_label\n0,1\n1,4\n",
             r"given_label in .* reach from 1 to 4: number the 3 classes 0 to 2",
         ),
-        ("index,given_label,true_label\n0,1,0\n1,1,-1\n", r"true_label in .* reach from -1 to 0"),
-        ("index,given_label\n0,1\n1,0.5\n", r"not a table of integers .*'0\.5'.*: write the columns index"),
-        ("index,given_label\n0,1\n1\n", r"not a table of integers .*row 3 has 1 cells, the first 2"),
-        ("index,given_label\n0,1\n1,99999999999999999999\n", "not a table of integers"),
+        ("index,given_label\n0,1\n1,-1\n", r"given_label in .* reach from -1 to 1: number the 3 classes 0 to 2\."),
+        (
+            "index,given_label,true_label\n0,1,0\n1,1,-2\n",
+            r"true_label in .* reach from -2 to 0: number the 3 classes 0 to 2, and -1 what is none of them",
+        ),
+        ("index,given_label\n0,1\n1,0.5\n", r"given_label in .* type <U3: give one integer per example"),
+        ("index,given_label\n0,1\n1\n", r"not a table of cells .*row 3 has 1 cells, the first 2.*: write the columns"),
+        ("index,given_label\n0,1\n1,99999999999999999999\n", "type <U20: give one integer per example"),
         ("index,given_label\n0,1\n0,1\n", "names an example twice: give each example one row"),
-        ("given_label\n1\n1\n", "has no index: give index and given_label"),
-        ("index,label\n0,1\n1,1\n", "has no given_label: give index and given_label"),
-        ("", "has no index"),
+        ("given_label\n1\n", "1 labels and no index, and the data have train examples up to row 1: add a column index"),
+        (
+            "index,label\n0,1\n1,1\n",
+            r"has no given_label: give index and given_label .* of its columns \(index, label\)",
+        ),
+        ("", "has no given_label"),
     ],
 )
 def test_unusable_csv(tmp_path, text, message):
@@ -143,9 +150,105 @@ def test_missing_file(tmp_path, ending):
 
 
 def test_unknown_ending(tmp_path):
-    for call in (
-        lambda file: save_labels(noisy_labels(), torch.arange(20), file),
-        lambda file: load_labels(file, torch.arange(20), 4),
+    file = tmp_path / "labels.txt"
+    with pytest.raises(UserError, match=r"Unknown label file ending '\.txt'\..*Choose one of: \.csv, \.npz\."):
+        save_labels(noisy_labels(), torch.arange(20), file)
+    with pytest.raises(
+        UserError, match=r"Unknown label file ending '\.txt'\..*Choose one of: \.csv, \.npy, \.npz, \.pt"
     ):
-        with pytest.raises(UserError, match=r"Unknown label file ending '\.txt'\..*Choose one of: \.csv, \.npz"):
-            call(tmp_path / "labels.txt")
+        load_labels(file, torch.arange(20), 4)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_open_set_example_is_kept(tmp_path, ending):
+    file = tmp_path / f"labels{ending}"
+    save_labels(NoisyLabels(torch.tensor([1, 0]), torch.tensor([-1, 0]), 2, None), torch.arange(2), file)
+    loaded = load_labels(file, torch.arange(2), 2)
+    assert loaded.true.tolist() == [-1, 0]
+    assert loaded.rate == 0.5
+
+
+HUMAN = {"clean_label": [2, 0, 1], "worse_label": [1, 0, 2], "aggre_label": [2, 0, 0]}
+
+
+def write_human_labels(folder, ending):
+    """Write CIFAR-N in small: several arrays of given labels in the data's order, no index."""
+    file = folder / f"human{ending}"
+    arrays = {name: np.array(values) for name, values in HUMAN.items()}
+    if ending == ".npz":
+        np.savez(file, **arrays)
+    elif ending == ".pt":
+        torch.save(arrays, file)
+    else:
+        lines = [",".join(HUMAN), *(",".join(map(str, row)) for row in zip(*HUMAN.values(), strict=True))]
+        file.write_text("\n".join(lines))
+    return file
+
+
+@pytest.mark.parametrize("ending", [".npz", ".csv", ".pt"])
+def test_human_labels_by_column_in_the_order_of_the_data(tmp_path, ending):
+    file = write_human_labels(tmp_path, ending)
+    for column in ("worse_label", "aggre_label"):
+        labels = load_labels(file, torch.tensor([2, 0]), 3, column=column, count=3)
+        assert labels.given.tolist() == [HUMAN[column][2], HUMAN[column][0]]
+        assert labels.true.tolist() == [1, 2]
+    with pytest.raises(
+        UserError, match=r"no random_label: .* columns \(aggre_label, clean_label, worse_label\) in noise"
+    ):
+        load_labels(file, torch.tensor([0]), 3, column="random_label")
+    with pytest.raises(
+        UserError, match="3 labels and no index, and the data have 4 train examples: add a column index"
+    ):
+        load_labels(file, torch.tensor([0]), 3, column="worse_label", count=4)
+    with pytest.raises(UserError, match=r"clean_label of .* in 2 of 2 rows, so the file is in another order"):
+        load_labels(file, torch.tensor([2, 0]), 3, column="worse_label", known=torch.tensor([2, 0]))
+
+
+def test_class_names_and_the_truth_of_the_data(tmp_path):
+    file = tmp_path / "labels.csv"
+    file.write_text("label,true_name\ndog, x\n cat,x\n")
+    rows, known = torch.arange(2), torch.tensor([0, 0])
+    labels = load_labels(file, rows, 2, column="label", names=("cat", "dog"), known=known)
+    assert labels.given.tolist() == [1, 0]
+    assert labels.true.tolist() == [0, 0]
+    with pytest.raises(
+        UserError, match=r"column label .* has the class 'dog'\. Did you mean 'dogs'\? Write class numbers"
+    ):
+        load_labels(file, rows, 2, column="label", names=("cat", "dogs"))
+    np.savez(tmp_path / "labels.npz", given_label=np.array(["dog", "cat"]), true_label=np.array(["cat", "cat"]))
+    labels = load_labels(tmp_path / "labels.npz", rows, 2, names=("cat", "dog"))
+    assert (labels.given.tolist(), labels.true.tolist()) == ([1, 0], [0, 0])
+
+
+class Bomb:
+    """An object whose unpickling leaves a trace."""
+
+    exploded = False
+
+    def __reduce__(self):
+        return (setattr, (Bomb, "exploded", True))
+
+
+def test_pickles_are_not_run(tmp_path):
+    torch.save({"given_label": np.arange(2), "bomb": Bomb()}, tmp_path / "labels.pt")
+    np.save(tmp_path / "labels.npy", np.array({"given_label": np.arange(2)}), allow_pickle=True)
+    (tmp_path / "damaged.pt").write_bytes(b"nothing")
+    for name, remedy in (
+        ("labels.pt", r'convert it once in Python .* `numpy\.savez\("labels\.npz", \*\*torch\.load'),
+        ("damaged.pt", "or is damaged"),
+        ("labels.npy", r'convert it once in Python .* `numpy\.savez\("labels\.npz", \*\*numpy\.load'),
+    ):
+        with pytest.raises(UserError, match=remedy):
+            load_labels(tmp_path / name, torch.arange(2), 2)
+    assert not Bomb.exploded
+    torch.save([1, 2], tmp_path / "list.pt")
+    with pytest.raises(UserError, match="holds no dict of tensors or arrays: save one"):
+        load_labels(tmp_path / "list.pt", torch.arange(2), 2)
+
+
+def test_arrays_pickled_by_an_older_numpy(tmp_path):
+    """CIFAR-N was written before numpy moved its constructor from numpy.core to numpy._core."""
+    file = tmp_path / "old.pt"
+    torch.save({"worse_label": np.array([1, 0])}, file, _use_new_zipfile_serialization=False)
+    file.write_bytes(file.read_bytes().replace(b"numpy._core.multiarray", b"numpy.core.multiarray"))
+    assert load_labels(file, torch.arange(2), 2, column="worse_label").given.tolist() == [1, 0]

@@ -9,7 +9,9 @@ from torch import nn
 from karat.errors import UserError
 from karat.models import MLP, SmallResNet, build_model, parameter_count
 
-IMAGE_NETWORKS = ["wrn-10-1", "wrn-16-2", "resnet-11", "resnet-29", "small", "mlp"]
+IMAGE_NETWORKS = [
+    "wrn-10-1", "wrn-16-2", "resnet-11", "resnet-29", "vgg-13", "densenet-22", "timm:test_resnet", "small", "mlp",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", IMAGE_NETWORKS)
@@ -20,7 +22,7 @@ def test_images_become_one_row_of_logits_each(name: str, channels: int, size: in
     assert model(torch.randn(2, channels, size, size)).shape == (2, 7)
 
 
-@pytest.mark.parametrize("name", ["wrn-10-1", "resnet-11", "small", "mlp"])
+@pytest.mark.parametrize("name", ["wrn-10-1", "resnet-11", "vgg-13", "densenet-22", "test_resnet", "small", "mlp"])
 def test_images_need_not_be_square(name: str) -> None:
     model = build_model(name, (1, 8, 20), classes=3)
     assert model(torch.randn(2, 1, 8, 20)).shape == (2, 3)
@@ -84,7 +86,9 @@ def test_forward_mode_agrees_with_reverse_mode(name: str) -> None:
             10,
             "Unknown model 'wnr-28-10'. Did you mean 'wrn-28-10'? Choose one of: auto,",
         ),
-        ("wrn-28", (3, 32, 32), 10, "wrn-DEPTH-WIDTH (such as wrn-28-10), resnet-DEPTH (such as resnet-29)."),
+        ("wrn-28", (3, 32, 32), 10, "wrn-DEPTH-WIDTH (such as wrn-28-10), resnet-DEPTH (such as resnet-29), vgg-"),
+        ("densnet121", (3, 32, 32), 10, "timm has densenet121, "),
+        ("timm:resnet18.nobody", (3, 32, 32), 10, "Unknown model 'timm:resnet18.nobody'. timm has "),
         ("smal", (20,), 10, "Unknown model 'smal'. Did you mean 'small'?"),
         (
             "small",
@@ -98,6 +102,17 @@ def test_forward_mode_agrees_with_reverse_mode(name: str) -> None:
         ("wrn-28-0", (3, 32, 32), 10, "cannot be 0 wide: use a width of 1 or more"),
         ("resnet-28", (3, 32, 32), 10, "cannot be 28 deep: the depth is 9n+2. Use 29,"),
         ("resnet-2", (3, 32, 32), 10, "cannot be 2 deep: the depth is 9n+2. Use 11,"),
+        (
+            "resnet-34",
+            (3, 32, 32),
+            10,
+            "Use 38, or another such as 11, 20 or 29. timm's network for ImageNet is called",
+        ),
+        ("vgg-12", (3, 32, 32), 10, "A VGG cannot be 12 deep: use 11, 13, 16 or 19."),
+        ("densenet-101", (3, 32, 32), 10, "cannot be 101 deep: the depth is 6n+4. Use 100,"),
+        ("densenet-4", (3, 32, 32), 10, "cannot be 4 deep: the depth is 6n+4. Use 10,"),
+        ("resnet-50", (20,), 10, "Model 'resnet-50' needs images"),
+        ("timm:resnet18", (20,), 10, "Model 'timm:resnet18' needs images"),
         ("auto", (28, 28), 10, "examples of shape (28, 28): give images as (channels, height, width)"),
         ("auto", (0,), 10, "examples of shape (0,)"),
         ("auto", (20,), 1, "A model needs at least 2 classes to tell apart, and the labels have 1"),

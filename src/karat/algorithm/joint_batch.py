@@ -33,7 +33,7 @@ def joint_batch(
     trusted_targets: Tensor,
     views: Sequence[Tensor],
     noisy_targets: Tensor,
-    factors: Literal["beta", "approximate"],
+    factors: Literal["beta", "approximate", "none"],
     generator: torch.Generator,
 ) -> JointBatch:
     """Mix each example of `trusted ∪ noisy views` with one of a random permutation (line 5, eq. 9).
@@ -60,11 +60,13 @@ def mix(a: Tensor, b: Tensor, factor: Tensor) -> Tensor:
     return torch.lerp(b, a, factor.view(-1, *[1] * (a.dim() - 1)))
 
 
-def mixup_factors(count: int, kind: Literal["beta", "approximate"], generator: torch.Generator) -> Tensor:
-    """Draw mixup factors: exactly Beta(0.5, 0.5), or the released code's `max(u²/2, 1 − u²/2)`.
+def mixup_factors(count: int, kind: Literal["beta", "approximate", "none"], generator: torch.Generator) -> Tensor:
+    """Draw mixup factors: exactly Beta(0.5, 0.5), the released code's `max(u²/2, 1 − u²/2)`, or all 1 for "none".
 
     Beta(0.5, 0.5) is the arcsine distribution: its inverse cumulative distribution function is sin²(πu/2).
     """
+    if kind == "none":
+        return torch.ones(count, device=generator.device, dtype=torch.float64)
     u = torch.rand(count, generator=generator, device=generator.device, dtype=torch.float64)
     if kind == "approximate":
         return 1 - u.square() / 2  # u²/2 <= 1/2, so the larger of it and its complement is the complement

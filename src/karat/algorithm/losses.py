@@ -70,14 +70,14 @@ def total_loss(
     views: Sequence[Tensor],
     settings: AlgorithmSettings,
 ) -> TotalLoss:
-    """Return `L_ω* + L_λ* + L_β^p + p·L_β^u + k·L_KL` and its terms."""
+    """Return `L_ω* + L_λ* + L_β^p + p·L_β^u + k·L_KL` and its terms; ablations weigh L_λ* and L_β^p, too."""
     weighted, relabelled = weighted_and_relabelled
     mixed_trusted, mixed_noisy = mixed
     consistency = kl_consistency(views[0], views[1:], settings.consistency_gradient)
     share = 0.5 if settings.coefficient_losses == "mean" else 1.0
     total = (
-        share * (weighted + relabelled)
-        + mixed_trusted
+        share * (weighted + settings.relabelled_weight * relabelled)
+        + settings.mixed_trusted_weight * mixed_trusted
         + settings.mixed_noisy_weight * mixed_noisy
         + settings.consistency_weight * consistency
     )

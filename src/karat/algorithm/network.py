@@ -73,6 +73,22 @@ class Network:
             return self.at(parameters, forward.inputs)
 
 
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode without gradients; afterwards every submodule has its own mode again.
+
+    `model.train()` would not do: it would also wake the parts that somebody froze with `eval()`.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
 def random_state(device: torch.device) -> RandomState:
     """Read the state of the generators that a forward pass on `device` draws from."""
     accelerator = torch.get_device_module(device).get_rng_state(device) if _has_generator(device) else None

@@ -14,6 +14,10 @@ class AlgorithmSettings:
         views: K of eq. 3: one weak view and K-1 strong ones.
         temperature: τ of eq. 3; below 1 sharpens the pseudo labels.
         initial_label_trust: λ0; 1 keeps the given label, 0 takes the pseudo label.
+        relabelled_weight: weight of L_λ*, the loss of the chosen labels; the paper's is 1. With 0 and
+            initial_label_trust 1 there is no re-labeling (ablation M-8).
+        mixed_trusted_weight: weight of the mixed trusted examples; the paper's is 1. With 0 and mixed_noisy_weight 0
+            there is no L_β (M-6).
         mixed_noisy_weight: p, the weight of the mixed noisy examples in the total loss.
         consistency_weight: k, the weight of the KL consistency loss.
         threshold: T of line 4; an example whose weight is below it takes its pseudo label in the joint
@@ -24,8 +28,8 @@ class AlgorithmSettings:
         consistency_gradient: "both" sides of the KL (text) or the "augmented" one alone (released).
         normalize_logits: divide logits by their root mean square over the sub-batch before the softmax of
             pseudo labels and of mixed examples (released).
-        mixup: factors from the exact Beta(0.5, 0.5) ("beta", text), or u²/2 pushed to at least one half
-            ("approximate", released).
+        mixup: factors from the exact Beta(0.5, 0.5) ("beta", text), u²/2 pushed to at least one half
+            ("approximate", released), or 1: nothing is mixed ("none", M-9).
         look_ahead_rate: learning rate of the look-ahead step; null is the optimizer's own (text), the
             released code has 0.1.
         trusted_weight_decay: whether weight decay counts in the trusted loss L^p, too (released).
@@ -37,6 +41,8 @@ class AlgorithmSettings:
     views: int = 2
     temperature: float = 0.5
     initial_label_trust: float = 0.5
+    relabelled_weight: float = 1.0
+    mixed_trusted_weight: float = 1.0
     mixed_noisy_weight: float = 1.0
     consistency_weight: float = 1.0
     threshold: float | None = 1.0
@@ -45,7 +51,7 @@ class AlgorithmSettings:
     coefficient_losses: Literal["sum", "mean"] = "sum"
     consistency_gradient: Literal["both", "augmented"] = "both"
     normalize_logits: bool = False
-    mixup: Literal["beta", "approximate"] = "beta"
+    mixup: Literal["beta", "approximate", "none"] = "beta"
     look_ahead_rate: float | None = None
     trusted_weight_decay: bool = False
     pseudo_label_gradient: bool = False
@@ -60,7 +66,8 @@ class AlgorithmSettings:
             raise UserError(
                 f"algorithm.initial_label_trust is {self.initial_label_trust}: write a number between 0 and 1."
             )
-        for name in ("mixed_noisy_weight", "consistency_weight", "weights_epsilon"):
+        weights = ("relabelled_weight", "mixed_trusted_weight", "mixed_noisy_weight", "consistency_weight")
+        for name in (*weights, "weights_epsilon"):
             if not getattr(self, name) >= 0:
                 raise UserError(f"algorithm.{name} is {getattr(self, name)}: write 0 or more.")
 

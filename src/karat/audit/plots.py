@@ -18,7 +18,7 @@ CLEAN, MISLABELLED = COLOURS[0], COLOURS[1]
 
 def accuracy_curves(runs: Mapping[str, Records], title: str = "Test accuracy") -> Figure:
     """Draw the test accuracy (averaged weights) of one or several runs over their epochs."""
-    figure, axes = _new_figure(title)
+    figure, axes = new_figure(title)
     for (name, records), colour in zip(runs.items(), COLOURS, strict=False):
         epochs = [record["epoch"] for record in records]
         accuracy = [record["accuracy"] for record in records]
@@ -31,7 +31,7 @@ def accuracy_curves(runs: Mapping[str, Records], title: str = "Test accuracy") -
 
 def coefficient_curves(records: Records) -> Figure:
     """Draw the mean label trust of right and wrong labels, and how much of all weight is on each (figure 4)."""
-    figure, axes = _new_figure("What the trusted examples say about the noisy labels")
+    figure, axes = new_figure("What the trusted examples say about the noisy labels")
     epochs = [record["epoch"] for record in records]
     if all("clean_label_trust" in record for record in records):
         trust = {"right": "clean_label_trust", "wrong": "mislabelled_label_trust"}
@@ -68,12 +68,20 @@ def save_figure(figure: Figure, path: Path) -> None:
             figure.savefig(temporary, format=kind, dpi=150)
 
 
-def _new_figure(title: str) -> tuple[Figure, Any]:
+def line_style(number: int) -> dict[str, Any]:
+    """Return the colour and stroke of the n-th of many lines: colours first, then dashes."""
+    strokes = ("-", "--", "-.", (0, (1, 1)))
+    colour, stroke = number % len(COLOURS), number // len(COLOURS)
+    return {"color": COLOURS[colour], "linestyle": strokes[stroke % len(strokes)], "linewidth": 1.6}
+
+
+def new_figure(title: str, over: str = "epoch") -> tuple[Figure, Any]:
+    """Return a figure with one frame for shares over epochs or another quantity."""
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title, loc="left")
-    axes.set_xlabel("epoch")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel(over)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=over == "epoch"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)

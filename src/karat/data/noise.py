@@ -1,7 +1,7 @@
 """Label noise as a matrix: `transition[true, given]` is the chance that a true label is given as another."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -18,7 +18,10 @@ CIFAR10_CLASS_MAP: ClassMap = {9: 1, 2: 0, 3: 5, 5: 3, 4: 7}
 
 @dataclass(frozen=True, eq=False)
 class NoisyLabels:
-    """Given labels with what is known of their origin: the true labels, and the transition asked for."""
+    """Given labels with what is known of their origin: the true labels, and the transition asked for.
+
+    A true label of -1 is known to be none of the classes: an open-set example.
+    """
 
     given: Tensor
     true: Tensor | None
@@ -32,12 +35,20 @@ class NoisyLabels:
 
     @property
     def realised_transition(self) -> Tensor | None:
-        """Return the shares [true, given] that occurred; the row of a class without examples is NaN."""
+        """Return the shares [true, given] that occurred; the row of a class without examples is NaN.
+
+        Open-set examples have no row and are left out.
+        """
         if self.true is None:
             return None
-        pairs = torch.bincount(self.true * self.classes + self.given, minlength=self.classes**2)
+        inside = self.true >= 0
+        pairs = torch.bincount(self.true[inside] * self.classes + self.given[inside], minlength=self.classes**2)
         counts = pairs.view(self.classes, self.classes).double()
         return counts / counts.sum(dim=1, keepdim=True)
+
+    def subset(self, indices: Tensor) -> "NoisyLabels":
+        """Return the labels at these indices."""
+        return replace(self, given=self.given[indices], true=None if self.true is None else self.true[indices])
 
 
 def uniform_transition(classes: int, rate: float) -> Tensor:
@@ -46,7 +57,7 @@ def uniform_transition(classes: int, rate: float) -> Tensor:
     >>> round(1 - uniform_transition(10, 0.8)[0, 0].item(), 4)
     0.72
     """
-    _check_rate(classes, rate)
+    check_rate(classes, rate)
     identity = torch.eye(classes, dtype=torch.float64)
     return (1 - rate) * identity + rate / classes
 
@@ -57,7 +68,7 @@ def symmetric_transition(classes: int, rate: float) -> Tensor:
     >>> symmetric_transition(3, 0.5).tolist()
     [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]
     """
-    _check_rate(classes, rate)
+    check_rate(classes, rate)
     identity = torch.eye(classes, dtype=torch.float64)
     return (1 - rate) * identity + rate / (classes - 1) * (1 - identity)
 
@@ -68,7 +79,7 @@ def asymmetric_transition(classes: int, rate: float, class_map: ClassMap | None 
     >>> asymmetric_transition(3, 0.25, {0: 2}).tolist()
     [[0.75, 0.0, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    _check_rate(classes, rate)
+    check_rate(classes, rate)
     if class_map is None:
         class_map = {label: (label + 1) % classes for label in range(classes)}
     transition = torch.eye(classes, dtype=torch.float64)
@@ -105,15 +116,16 @@ def check_transition(transition: Tensor, classes: int) -> None:
         )
 
 
-def check_labels(labels: Tensor, classes: int, source: str = "The labels") -> None:
-    """Raise a UserError unless the labels are one row of class numbers."""
+def check_labels(labels: Tensor, classes: int, source: str = "The labels", lowest: int = 0) -> None:
+    """Raise a UserError unless the labels are one row of class numbers; `lowest` is -1 where none of them is legal."""
     if labels.dim() != 1 or labels.dtype not in _INTEGERS:
         kind = str(labels.dtype).removeprefix("torch.")
         raise UserError(f"{source} have shape {tuple(labels.shape)} and type {kind}: give one integer per example.")
-    if len(labels) and (labels.min() < 0 or labels.max() >= classes):
+    if len(labels) and (labels.min() < lowest or labels.max() >= classes):
+        outside = ", and -1 what is none of them" if lowest < 0 else ""
         raise UserError(
             f"{source} reach from {labels.min().item()} to {labels.max().item()}: "
-            f"number the {classes} classes 0 to {classes - 1}."
+            f"number the {classes} classes 0 to {classes - 1}{outside}."
         )
 
 
@@ -178,7 +190,8 @@ def make_transition(
     return build(classes, rate, class_map, None if matrix_file is None else Path(matrix_file))
 
 
-def _check_rate(classes: int, rate: float) -> None:
+def check_rate(classes: int, rate: float) -> None:
+    """Raise a UserError unless there are classes to confuse and the rate is a share."""
     if classes < 2:
         raise UserError(f"Label noise needs at least 2 classes to confuse, and there are {classes}: add classes.")
     if not 0 <= rate <= 1:  # also refuses NaN

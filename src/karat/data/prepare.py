@@ -1,15 +1,17 @@
 """From settings to the two sets that every method sees: a few trusted examples and many noisy ones."""
 
 import hashlib
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from karat.data.datasets import Dataset, Examples, load_dataset
-from karat.data.label_files import load_labels
-from karat.data.noise import ClassMap, NoisyLabels, corrupt, make_transition
+from karat.data.datasets import load_dataset
+from karat.data.draw import Clean, Labeller, check_noise, draw_noise
+from karat.data.examples import Dataset, Examples
+from karat.data.images import ImageFiles
+from karat.data.noise import NoisyLabels
+from karat.data.settings import DataSettings, NoiseSettings
 from karat.data.trusted import check_trusted, trusted_split
 from karat.errors import UserError
 
@@ -19,7 +21,8 @@ class NoisyTask:
     """What there is to learn from, and what to measure on.
 
     `noisy_rows` says where the noisy examples stand in the data that was loaded. `labels.true` is for reports alone; no
-    method sees it.
+    method sees it. `validation` are noisy examples that nothing is learned from, where some are held out; their labels
+    are noisy too.
     """
 
     dataset: Dataset
@@ -27,6 +30,23 @@ class NoisyTask:
     noisy: Examples
     noisy_rows: Tensor
     labels: NoisyLabels
+    validation: Examples | None = None
+    validation_rows: Tensor | None = None
+    validation_labels: NoisyLabels | None = None
+
+    def all_labels(self) -> tuple[Tensor, NoisyLabels]:
+        """Return rows and labels of all noisy examples, those held out included, as a label file should have them."""
+        if self.validation_rows is None or self.validation_labels is None:
+            return self.noisy_rows, self.labels
+        rows = torch.cat([self.noisy_rows, self.validation_rows])
+        true = self.labels.true, self.validation_labels.true
+        joined = replace(
+            self.labels,
+            given=torch.cat([self.labels.given, self.validation_labels.given]),
+            true=None if true[0] is None or true[1] is None else torch.cat([true[0], true[1]]),
+        )
+        order = rows.argsort()
+        return rows[order], joined.subset(order)
 
     @property
     def mislabelled(self) -> Tensor | None:
@@ -34,56 +54,78 @@ class NoisyTask:
         return None if self.labels.true is None else self.labels.given != self.labels.true
 
     def fingerprint(self) -> str:
-        """Return a hash of everything that is learned from, by which a resumed run knows its data again."""
+        """Return a hash of everything that is learned from, by which a resumed run knows its data again.
+
+        Image files count with their names and sizes in bytes: to read all pixels would take as long as an epoch.
+        """
         digest = hashlib.blake2b(digest_size=16)
         for part in (self.noisy.inputs, self.noisy.labels, self.trusted.inputs, self.trusted.labels):
-            digest.update(part.contiguous().numpy().tobytes())
+            content = part.fingerprint() if isinstance(part, ImageFiles) else part.contiguous().numpy().tobytes()
+            digest.update(content)
         return digest.hexdigest()
 
 
 def prepare_task(
-    dataset: str,
-    path: Path | None = None,
-    limit: int | None = None,
-    trusted_per_class: int = 10,
-    noise: str = "none",
-    rate: float = 0.0,
-    class_map: ClassMap | None = None,
-    matrix_file: Path | None = None,
-    labels_file: Path | None = None,
-    seed: int = 0,
+    data: DataSettings, noise: NoiseSettings, seed: int = 0, labeller: Labeller | None = None
 ) -> NoisyTask:
     """Load a dataset, split off its trusted examples and put noise on the labels of the others.
 
-    The trusted examples are those that the data name, or else so many of each class, drawn at random.
+    The trusted examples are those that the data name, or else so many of each class, drawn at random. The labeller
+    gives the labels of semantic noise, which needs a trained network.
 
-    >>> task = prepare_task("digits", noise="uniform", rate=0.8)
+    >>> task = prepare_task(DataSettings("digits"), NoiseSettings("uniform", rate=0.8))
     >>> len(task.trusted), len(task.noisy), round(task.labels.rate, 1)
     (100, 1200, 0.7)
     """
-    if noise == "none" and rate:
-        raise UserError(f"noise.rate is {rate}, but no noise is chosen: write noise.kind: uniform, for example.")
-    if noise != "none" and labels_file is not None:
-        raise UserError(f"Noise '{noise}' and a labels file exclude each other: leave noise.kind or labels_file out.")
-    data = load_dataset(dataset, path, seed, limit)
-    classes = len(data.classes)
-    if noise == "asymmetric" and class_map is None:
-        class_map = data.class_map
-    transition = make_transition(noise, classes, rate, class_map, matrix_file)
+    check_noise(noise)
+    if not 0 <= data.validation_share < 0.9:
+        raise UserError(f"data.validation_share is {data.validation_share}: write a share from 0 to below 0.9.")
+    dataset = load_dataset(
+        data.name,
+        data.path,
+        seed,
+        data.limit,
+        image_size=data.image_size,
+        trusted_per_class=data.trusted_per_class,
+        download=data.download,
+    )
     generator = torch.Generator().manual_seed(seed)
-    if data.trusted is None:
-        trusted_indices, noisy_indices = trusted_split(data.train.labels, trusted_per_class, generator)
+    if dataset.trusted is None:
+        trusted_indices, indices = trusted_split(dataset.train.labels, data.trusted_per_class, generator)
     else:
-        trusted_indices, noisy_indices = data.trusted.nonzero().flatten(), (~data.trusted).nonzero().flatten()
-    trusted, noisy = data.train.subset(trusted_indices), data.train.subset(noisy_indices)
-    check_trusted(trusted.labels, data.classes)
-    if not len(noisy):
+        trusted_indices, indices = dataset.trusted.nonzero().flatten(), (~dataset.trusted).nonzero().flatten()
+    trusted = dataset.train.subset(trusted_indices)
+    check_trusted(trusted.labels, dataset.classes)
+    if not len(indices):
         raise UserError("All train examples are trusted: leave some noisy ones to learn from.")
-    rows = data.rows[noisy_indices]
-    if labels_file is not None:
-        labels = load_labels(labels_file, rows, classes)
-    elif noise == "none" and not data.curated:
-        labels = NoisyLabels(noisy.labels, None, classes, None)
-    else:
-        labels = corrupt(noisy.labels, transition, generator)
-    return NoisyTask(data, trusted, Examples(noisy.inputs, labels.given), rows, labels)
+    # Before the noise is drawn: the same seed holds the same examples out, whatever the noise.
+    kept, held_out = _hold_out(len(indices), data.validation_share, generator)
+    clean = Clean(dataset, indices, dataset.train.subset(indices))
+    inputs, labels = draw_noise(data, noise, clean, generator, labeller)
+    noisy, rows = Examples(inputs, labels.given), dataset.rows[indices]
+    if not len(held_out):
+        return NoisyTask(dataset, trusted, noisy, rows, labels)
+    return NoisyTask(
+        dataset,
+        trusted,
+        noisy.subset(kept),
+        rows[kept],
+        labels.subset(kept),
+        validation=noisy.subset(held_out),
+        validation_rows=rows[held_out],
+        validation_labels=labels.subset(held_out),
+    )
+
+
+def _hold_out(count: int, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return which of so many examples are kept and which are held out, both sorted; a share of 0 draws nothing."""
+    if share == 0:
+        return torch.arange(count), torch.arange(0)
+    number = round(share * count)
+    if not 0 < number < count:
+        raise UserError(
+            f"data.validation_share {share} of {count} noisy examples holds out {number}: "
+            "choose a share that holds out at least one example and leaves one."
+        )
+    order = torch.randperm(count, generator=generator)
+    return order[number:].sort().values, order[:number].sort().values

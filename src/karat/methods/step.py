@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from karat.algorithm.network import Network
-from karat.algorithm.settings import AlgorithmSettings
 
 
 class Augmentation(Protocol):
@@ -24,20 +23,45 @@ class Augmentation(Protocol):
         ...
 
 
+class Progress(NamedTuple):
+    """How far a run, or the phase of a run, has come: `step` of `total_steps`, counted from 0.
+
+    >>> Progress(step=30, total_steps=120, steps_per_epoch=12).epoch
+    2
+    """
+
+    step: int
+    total_steps: int
+    steps_per_epoch: int
+    phase: int = 0
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of whole passes over the noisy examples before this step."""
+        return self.step // self.steps_per_epoch
+
+    @property
+    def share(self) -> float:
+        """Return the share of the steps that are done."""
+        return self.step / self.total_steps
+
+
 class Batch(NamedTuple):
-    """A noisy and a trusted batch; labels are class indices."""
+    """A noisy and a trusted batch; labels are class indices, `rows` the places of the noisy examples (on the CPU)."""
 
     noisy_inputs: Tensor
     given_labels: Tensor
     trusted_inputs: Tensor
     trusted_labels: Tensor
+    rows: Tensor = torch.empty(0, dtype=torch.long)
+    progress: Progress = Progress(0, 1, 1)
 
 
 class StepResult(NamedTuple):
     """What a step learned about its noisy examples; what a method does not compute is None."""
 
     losses: Mapping[str, Tensor]
-    logits: Tensor
+    logits: Tensor | None
     weights: Tensor | None = None
     label_trust: Tensor | None = None
     pseudo_labels: Tensor | None = None
@@ -65,4 +89,5 @@ class Learner:
         self.optimizer.step()
 
 
-Step = Callable[[Learner, Batch, AlgorithmSettings, torch.Generator], StepResult]
+# The third argument is the method's settings: those of Algorithm 1, or its own.
+Step = Callable[[Learner, Batch, Any, torch.Generator], StepResult]

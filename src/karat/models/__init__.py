@@ -1,4 +1,4 @@
-"""The networks that Karat trains: the paper's, and small ones for one processor.
+"""The networks that Karat trains: the paper's, small ones for one processor, and all of timm's.
 
 All are plain modules from examples to logits, chosen by name and built for the shape of the data:
 `(channels, height, width)` for images, `(features,)` for vectors. Initial parameters are drawn from torch's
@@ -7,17 +7,24 @@ global generator, so `torch.manual_seed` fixes them.
 
 import math
 import re
+from collections.abc import Callable
+from functools import partial
 
 from torch import nn
 
 from karat.errors import UserError, suggestion
+from karat.models.densenet import DenseNet
 from karat.models.mlp import MLP
 from karat.models.resnet_v2 import ResNetV2
 from karat.models.small_resnet import SmallResNet
+from karat.models.timm_networks import PRETRAINED, is_timm, near_timm_names, timm_network
+from karat.models.vgg import VGG
 from karat.models.wide_resnet import WideResNet
 
 __all__ = [
     "MLP",
+    "VGG",
+    "DenseNet",
     "ResNetV2",
     "SmallResNet",
     "WideResNet",
@@ -25,19 +32,38 @@ __all__ = [
     "parameter_count",
 ]
 
+# A word in capitals stands for a number, which the function takes before shape and classes.
+IMAGE_NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "small": lambda shape, classes: SmallResNet(shape[0], classes, min(shape[1:])),
+    "wrn-DEPTH-WIDTH": lambda depth, width, shape, classes: WideResNet(depth, width, shape[0], classes),
+    "resnet-DEPTH": lambda depth, shape, classes: ResNetV2(depth, shape[0], classes),
+    "vgg-DEPTH": lambda depth, shape, classes: VGG(depth, shape[0], classes, min(shape[1:])),
+    "densenet-DEPTH": lambda depth, shape, classes: DenseNet(depth, shape[0], classes, min(shape[1:])),
+}
+# These come first: 50 is no depth of a ResNet v2.
+TIMM_NETWORKS = {"resnet-50": "resnet50", "inception-resnet-v2": "inception_resnet_v2"}
+EXAMPLES = {
+    "wrn-DEPTH-WIDTH": "wrn-28-10",
+    "resnet-DEPTH": "resnet-29",
+    "vgg-DEPTH": "vgg-13",
+    "densenet-DEPTH": "densenet-100",
+}
+
 
 def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Build the network of a name for data of a shape, `(channels, height, width)` or `(features,)`.
 
-    `auto` is `small` for images and `mlp` for vectors; `mlp` takes images too, flattened.
+    `auto` is `small` for images and `mlp` for vectors; `mlp` takes images too, flattened. `timm:NAME`, or NAME alone,
+    is a network of timm, and `+pretrained` behind it fetches its weights.
 
     >>> parameter_count(build_model("wrn-28-2", (3, 32, 32), classes=10))
     1467610
     >>> build_model("wnr-28-10", (3, 32, 32), classes=10)
     Traceback (most recent call last):
     karat.errors.UserError: Unknown model 'wnr-28-10'. Did you mean 'wrn-28-10'?
-        Choose one of: auto, small, mlp,
-        wrn-DEPTH-WIDTH (such as wrn-28-10), resnet-DEPTH (such as resnet-29).
+        Choose one of: auto, mlp, small, wrn-DEPTH-WIDTH (such as wrn-28-10), resnet-DEPTH (such as resnet-29),
+        vgg-DEPTH (such as vgg-13), densenet-DEPTH (such as densenet-100), resnet-50, inception-resnet-v2,
+        or a network of timm (such as convnext_atto or timm:resnet18+pretrained).
     >>> build_model("small", (20,), classes=2)
     Traceback (most recent call last):
     karat.errors.UserError: Model 'small' needs images, but the data are vectors of 20 features:
@@ -54,25 +80,36 @@ def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
         name = "small" if len(shape) == 3 else "mlp"
     if name == "mlp":
         return MLP(math.prod(shape), classes)
-
-    wide = re.fullmatch(r"wrn-(\d+)-(\d+)", name)
-    bottleneck = re.fullmatch(r"resnet-(\d+)", name)
-    if not (name == "small" or wide or bottleneck):
-        examples = ["auto", "small", "mlp", "wrn-28-10", "wrn-28-2", "resnet-29"]
-        raise UserError(
-            f"Unknown model '{name}'.{suggestion(name, examples)} Choose one of: auto, small, mlp, "
-            "wrn-DEPTH-WIDTH (such as wrn-28-10), resnet-DEPTH (such as resnet-29)."
-        )
+    build = _image_network(name)
     if len(shape) == 1:
         raise UserError(
             f"Model '{name}' needs images, but the data are vectors of {shape[0]} features: choose 'mlp' or 'auto'."
         )
-    channels, height, width = shape
-    if wide:
-        return WideResNet(int(wide[1]), int(wide[2]), channels, classes)
-    if bottleneck:
-        return ResNetV2(int(bottleneck[1]), channels, classes)
-    return SmallResNet(channels, classes, image_size=min(height, width))
+    return build(shape, classes)
+
+
+def _image_network(name: str) -> Callable[[tuple[int, ...], int], nn.Module]:
+    """Look up the function of shape and classes that a name stands for; the error lists the legal names."""
+    plain = name.removesuffix(PRETRAINED)
+    pretrained = plain != name
+    for pattern, build in IMAGE_NETWORKS.items():
+        match = re.fullmatch(re.sub("[A-Z]+", "([0-9]+)", pattern), plain)
+        if match is None or plain in TIMM_NETWORKS:
+            continue
+        if pretrained:
+            raise UserError(f"Model '{plain}' has no pretrained weights: only the networks of timm have them.")
+        return partial(build, *map(int, match.groups()))
+    in_timm = TIMM_NETWORKS.get(plain, plain.removeprefix("timm:"))
+    if is_timm(in_timm):
+        return partial(timm_network, in_timm, pretrained=pretrained)
+    own = [f"{pattern} (such as {EXAMPLES[pattern]})" if pattern in EXAMPLES else pattern for pattern in IMAGE_NETWORKS]
+    near = ", ".join(near_timm_names(in_timm))
+    raise UserError(
+        f"Unknown model '{name}'.{suggestion(plain, ['auto', 'mlp', 'small', *EXAMPLES.values(), *TIMM_NETWORKS])}"
+        f"{f' timm has {near}.' if near else ''} "
+        f"Choose one of: {', '.join(['auto', 'mlp', *own, *TIMM_NETWORKS])}, "
+        "or a network of timm (such as convnext_atto or timm:resnet18+pretrained)."
+    )
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -50,9 +50,10 @@ class ResNetV2(nn.Module):
         blocks, rest = divmod(depth - 2, 9)
         if blocks < 1 or rest:
             nearest = 9 * max(1, round((depth - 2) / 9)) + 2
+            imagenet = f" timm's network for ImageNet is called 'resnet{depth}'." if depth in (18, 34, 50, 152) else ""
             raise UserError(
                 f"A ResNet v2 cannot be {depth} deep: the depth is 9n+2. "
-                f"Use {nearest}, or another such as 11, 20 or 29."
+                f"Use {nearest}, or another such as 11, 20 or 29.{imagenet}"
             )
         self.stem = nn.Conv2d(in_channels, 16, 3, padding=1)
         self.stem_norm = nn.BatchNorm2d(16)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from karat.data.images import Inputs
 from karat.errors import UserError
 
 
@@ -22,7 +23,7 @@ class Accuracy:
     count: int
 
 
-def evaluate(model: nn.Module, inputs: Tensor, labels: Tensor, batch_size: int = 512) -> Accuracy:
+def evaluate(model: nn.Module, inputs: Inputs, labels: Tensor, batch_size: int = 512) -> Accuracy:
     """Measure a model that returns logits on labelled examples; its mode is put back, no gradient is kept.
 
     `top5` asks for the label among the min(5, classes) largest logits. Batches go to the model's device.
@@ -39,10 +40,9 @@ def evaluate(model: nn.Module, inputs: Tensor, labels: Tensor, batch_size: int =
     loss = 0.0
     smallest, largest = int(labels.min()), int(labels.max())
     with _evaluation_mode(model):
-        device = _device(model, inputs)
-        for batch, given in zip(inputs.split(batch_size), labels.split(batch_size), strict=True):
-            logits, target = model(batch.to(device)).float(), given.to(device)
-            classes = logits.shape[1]
+        for batch, given in zip(_batches(model, inputs, batch_size), labels.split(batch_size), strict=True):
+            logits = model(batch).float()
+            target, classes = given.to(logits.device), logits.shape[1]
             if smallest < 0 or largest >= classes:
                 raise UserError(
                     f"The labels reach from {smallest} to {largest}, but the model has {classes} classes; "
@@ -56,15 +56,14 @@ def evaluate(model: nn.Module, inputs: Tensor, labels: Tensor, batch_size: int =
     return Accuracy(top1=top1 / count, top5=top5 / count, loss=loss / count, count=count)
 
 
-def predict_probabilities(model: nn.Module, inputs: Tensor, batch_size: int = 512) -> Tensor:
+def predict_probabilities(model: nn.Module, inputs: Inputs, batch_size: int = 512) -> Tensor:
     """Return the softmax of a model's logits for all inputs, on the CPU in float32; its mode is put back.
 
     >>> predict_probabilities(nn.Identity(), torch.zeros(1, 2))
     tensor([[0.5000, 0.5000]])
     """
     with _evaluation_mode(model):
-        device = _device(model, inputs)
-        batches = [model(batch.to(device)).float().softmax(1).cpu() for batch in inputs.split(batch_size)]
+        batches = [model(batch).float().softmax(1).cpu() for batch in _batches(model, inputs, batch_size)]
     return torch.cat(batches)
 
 
@@ -84,5 +83,9 @@ def _evaluation_mode(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _device(model: nn.Module, inputs: Tensor) -> torch.device:
-    return next((tensor.device for tensor in chain(model.parameters(), model.buffers())), inputs.device)
+def _batches(model: nn.Module, inputs: Inputs, batch_size: int) -> Iterator[Tensor]:
+    """Yield the inputs slice by slice, on the model's device; no inputs at all are one empty batch."""
+    device = next((tensor.device for tensor in chain(model.parameters(), model.buffers())), None)
+    for start in range(0, max(len(inputs), 1), batch_size):
+        batch = inputs[start : start + batch_size]
+        yield batch if device is None else batch.to(device)

@@ -12,11 +12,14 @@ from rich.console import Console
 from karat.config import Config, config_as_dict
 from karat.data.prepare import NoisyTask, prepare_task
 from karat.errors import UserError
-from karat.training.checkpoints import save_checkpoint
+from karat.files import locked
+from karat.methods.rog import generative_classifier
+from karat.training.checkpoints import save_checkpoint, save_weights
 from karat.training.evaluation import Accuracy, evaluate
 from karat.training.metrics import MetricsLog
 from karat.training.progress import Progress
 from karat.training.run_folder import check_folder, environment, finish_folder, read_state, start_folder
+from karat.training.semantic_noise import semantic_labeller
 from karat.training.trainer import Trainer
 
 logger = logging.getLogger("karat")
@@ -26,6 +29,7 @@ logger = logging.getLogger("karat")
 class RunResult:
     """Test accuracy of the model at the lowest learning rate, and of the averaged and raw weights at the end.
 
+    `validated` is that of the averaged weights which were best on the noisy validation examples, where there are some.
     `noise_rate` is the realised share of wrong labels among the noisy ones; None where nobody knows it.
     """
 
@@ -34,23 +38,13 @@ class RunResult:
     raw: Accuracy
     noise_rate: float | None
     seconds: float
+    validated: Accuracy | None = None
 
 
 def task_of(config: Config) -> NoisyTask:
     """Prepare the examples that a config names."""
-    data, noise = config.data, config.noise
-    return prepare_task(
-        data.name,
-        data.path,
-        data.limit,
-        data.trusted_per_class,
-        noise.kind,
-        noise.rate,
-        noise.class_map,
-        noise.matrix_file,
-        noise.labels_file,
-        config.seed,
-    )
+    labeller = semantic_labeller(config.noise, config.seed, config.training.device)
+    return prepare_task(config.data, config.noise, config.seed, labeller)
 
 
 def train_run(config: Config, folder: Path, resume: bool = False, console: Console | None = None) -> RunResult:
@@ -59,6 +53,11 @@ def train_run(config: Config, folder: Path, resume: bool = False, console: Conso
     The folder must be new or empty, or hold a run of the same config and data if resumed.
     """
     check_folder(folder, resume)
+    with locked(folder):
+        return _train(config, folder, resume, console)
+
+
+def _train(config: Config, folder: Path, resume: bool, console: Console | None) -> RunResult:
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     trainer = Trainer(config, task_of(config))
@@ -121,12 +120,29 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
     return _accuracies(trainer)
 
 
+def rog_of_run(config: Config, folder: Path) -> dict[str, Accuracy]:
+    """Put the generative classifier of RoG on a run's model; write rog.safetensors and measure it beside the old one."""
+    trainer = Trainer(config, task_of(config))
+    state = read_state(folder, config, trainer)
+    if state is None:
+        raise UserError(f"{folder} has no checkpoint yet: let the run take its first steps.")
+    trainer.load_state_dict(state["trainer"])
+    models = trainer.models()
+    model = models.get("selected", models["averaged"])
+    noisy = trainer.task.noisy
+    robust = generative_classifier(
+        model, lambda rows: noisy.batch(rows).inputs.to(trainer.device), noisy.labels, trainer.classes
+    )
+    save_weights(folder / "rog.safetensors", robust)
+    test = trainer.task.dataset.test
+    return {
+        name: evaluate(module, test.inputs, test.labels) for name, module in {"model": model, "rog": robust}.items()
+    }
+
+
 def _accuracies(trainer: Trainer) -> dict[str, Accuracy]:
     test = trainer.task.dataset.test
-    models = {"averaged": trainer.average.module, "raw": trainer.model}
-    if trainer.steps_done > trainer.selected_step:
-        models = {"selected": trainer.selected.module, **models}
-    return {name: evaluate(model, test.inputs, test.labels) for name, model in models.items()}
+    return {name: evaluate(model, test.inputs, test.labels) for name, model in trainer.models().items()}
 
 
 def _warn_of_collapse(figures: dict[str, float]) -> None:

@@ -3,6 +3,7 @@
 config.yaml         everything that was asked for, resolved
 environment.json    versions, device and threads
 noisy_labels.csv    the given labels, and the true ones where they are known
+noise.json          how many labels are wrong and the matrix [true, given], asked for and realised, where known
 metrics.jsonl       one line an evaluation
 checkpoint.pt       everything that the next step depends on
 model.safetensors   the model taken at the lowest learning rate
@@ -27,6 +28,7 @@ from karat.audit.label_issues import label_issues
 from karat.audit.plots import accuracy_curves, coefficient_curves, save_figure
 from karat.config import Config, config_as_dict, flat
 from karat.data.label_files import save_labels
+from karat.data.noise_report import noise_summary
 from karat.data.prepare import NoisyTask
 from karat.errors import UserError
 from karat.files import replacing, write_text
@@ -37,7 +39,7 @@ from karat.training.trainer import Trainer
 logger = logging.getLogger("karat")
 
 # What a run writes before its first checkpoint; with nothing else in it, a folder has nothing to lose.
-_FIRST_FILES = {"config.yaml", "environment.json", "noisy_labels.csv", "metrics.jsonl"}
+_FIRST_FILES = {"config.yaml", "environment.json", "noisy_labels.csv", "noise.json", "metrics.jsonl", ".lock"}
 
 
 def check_folder(folder: Path, resume: bool) -> None:
@@ -93,6 +95,17 @@ def environment(trainer: Trainer) -> dict[str, Any]:
     }
 
 
+def read_config_values(path: Path) -> dict[str, Any]:
+    """Read the values of a run's config.yaml."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({' '.join(str(error).split())}): delete the run's folder.") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} holds no settings: delete the run's folder.")
+    return values
+
+
 def read_state(folder: Path, config: Config, trainer: Trainer) -> dict[str, Any] | None:
     """Read the checkpoint of this config and these data; None where there is none yet."""
     path = folder / "checkpoint.pt"
@@ -117,7 +130,9 @@ def start_folder(folder: Path, config: Config, trainer: Trainer) -> None:
     try:
         write_text(folder / "config.yaml", yaml.safe_dump(config_as_dict(config), sort_keys=False))
         write_text(folder / "environment.json", json.dumps(environment(trainer), indent=2) + "\n")
-        save_labels(trainer.task.labels, trainer.task.noisy_rows, folder / "noisy_labels.csv")
+        rows, labels = trainer.task.all_labels()
+        save_labels(labels, rows, folder / "noisy_labels.csv")
+        write_text(folder / "noise.json", json.dumps(noise_summary(labels), indent=2) + "\n")
     except OSError as error:
         raise UserError(f"Cannot write to {folder} ({error.strerror or error}): choose another --run.") from error
 
@@ -125,7 +140,7 @@ def start_folder(folder: Path, config: Config, trainer: Trainer) -> None:
 def finish_folder(folder: Path, trainer: Trainer, results: dict[str, Any]) -> None:
     """Write what is known after the last step; results.json comes last and says that the run is complete."""
     task: NoisyTask = trainer.task
-    save_weights(folder / "model.safetensors", trainer.selected.module)
+    save_weights(folder / "model.safetensors", trainer.models()["selected"])
     issues = label_issues(trainer.ledger, task.noisy.labels, task.noisy_rows, task.dataset.classes)
     with replacing(folder / "label_issues.csv") as temporary:
         issues.to_csv(temporary, index=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor
+from torch import Tensor, nn
 
 from karat.algorithm.network import Network
 from karat.audit.ledger import Ledger
@@ -15,79 +15,83 @@ from karat.data.augmentation import make_augmentation
 from karat.data.prepare import NoisyTask
 from karat.data.samplers import BalancedStream, ShuffledStream
 from karat.errors import UserError
-from karat.methods import method_named
-from karat.methods.step import Batch, Learner, StepResult
+from karat.methods import make_method, settings_of
+from karat.methods.method import Task
+from karat.methods.step import Batch, Learner, Progress, StepResult
 from karat.models import build_model
 from karat.training.average import WeightAverage
 from karat.training.checkpoints import random_states, restore_random_states
 from karat.training.evaluation import evaluate
+from karat.training.figures import EpochFigures, coefficient_figures
 from karat.training.optimizers import make_optimizer, set_rate
-from karat.training.schedules import make_schedule, selected_step
+from karat.training.phases import phase_at, phase_spans, phased_schedule, selected_in_last
 
 
 class Trainer:
     """Everything that changes during a run; `state_dict` holds all of it, so that a run can go on bit for bit."""
 
     def __init__(self, config: Config, task: NoisyTask, fabric: Fabric | None = None) -> None:
-        fabric = fabric or make_fabric(config.training.device)
+        self.fabric = fabric or make_fabric(config.training.device)
         training, optimizer = config.training, config.optimizer
-        classes = len(task.dataset.classes)
-        shape = tuple(task.noisy.inputs.shape[1:])
-        self.config, self.task, self.device = config, task, fabric.device
-        self.step = method_named(config.method)
+        self.config, self.task, self.device = config, task, self.fabric.device
+        self.classes = len(task.dataset.classes)
         self.batch_size = min(training.batch_size or default_batch_size(len(task.noisy)), len(task.noisy))
         self.steps_per_epoch = math.ceil(len(task.noisy) / self.batch_size)
         self.total_steps = training.steps or training.epochs * self.steps_per_epoch
-        self.schedule = make_schedule(optimizer.schedule, optimizer.rate, self.total_steps, self.steps_per_epoch)
-        self.selected_step = selected_step(self.schedule, self.total_steps)
 
         torch.manual_seed(config.seed)
-        self.model = build_model(config.model, shape, classes)
-        if len(shape) == 3:
-            self.model = self.model.to(memory_format=torch.channels_last)
-        self.model = fabric.to_device(self.model)
-        self.learner = Learner(
-            Network(self.model),
-            make_optimizer(
-                optimizer.name, self.model.parameters(), optimizer.rate, optimizer.momentum, optimizer.nesterov,
-                optimizer.weight_decay,
-            ),
-            make_augmentation(shape, task.dataset.flip, config.augmentation),
-            classes,
-            fabric.backward,
-        )  # fmt: skip
+        self.learner = self._new_learner()
+        self.settings = settings_of(config.method, config.methods, config.algorithm)
+        self.method = make_method(config.method, self._task_of_method(), self.settings)
+        self.model = self.method.deployed(self.learner.network.module)
+        self.phases = self.method.phases(self.settings)
+        self.spans = phase_spans(self.phases, self.total_steps)
+        self.schedule = phased_schedule(
+            optimizer.schedule, optimizer.rate, self.phases, self.spans, self.steps_per_epoch
+        )
+        self.selected_step = selected_in_last(self.schedule, self.spans)
+
         self.average = WeightAverage(self.model, training.average_decay)
         self.selected = WeightAverage(self.model, 0.0)
+        self.validated = WeightAverage(self.model, 0.0)
+        self.best_validation = -1.0
         seeds = torch.Generator().manual_seed(config.seed)
         self.generator = _generator(seeds)
-        self.noisy_stream = ShuffledStream(torch.arange(len(task.noisy)), _generator(seeds))
+        self.noisy_generator = _generator(seeds)
+        self.rows = torch.arange(len(task.noisy))
+        self.noisy_stream = ShuffledStream(self.rows, self.noisy_generator)
         self.trusted_batch_size = training.trusted_batch_size or self.batch_size
         self.trusted_stream: BalancedStream | ShuffledStream = (
             BalancedStream(task.trusted.labels, _generator(seeds))
             if training.trusted_balanced
             else ShuffledStream(torch.arange(len(task.trusted)), _generator(seeds))
         )
-        self.ledger = Ledger(len(task.noisy), classes)
+        self.ledger = Ledger(len(task.noisy), self.classes)
         self.epoch_figures = EpochFigures()
         self.steps_done = 0
 
     def train_step(self) -> StepResult:
         """Take the method's next step and enter in the ledger what it found."""
-        rate = self.schedule(self.steps_done)
-        set_rate(self.learner.optimizer, rate)
-        noisy_rows = self.noisy_stream.next(self.batch_size)
-        noisy = self.task.noisy.subset(noisy_rows)
-        trusted = self.task.trusted.subset(self.trusted_stream.next(self.trusted_batch_size))
-        batch = Batch(*(part.to(self.device) for part in (noisy.inputs, noisy.labels, trusted.inputs, trusted.labels)))
+        progress = self._progress()
+        if progress.step == 0:
+            self._begin_phase(progress.phase)
+            progress = self._progress()  # a phase may train on fewer rows, so that its epochs are shorter
+        if progress.step % progress.steps_per_epoch == 0:
+            self.method.begin_epoch(progress, self.learner, self.settings, self.generator)
+        learners = (self.learner, *self.method.partners)
+        for learner in learners:
+            set_rate(learner.optimizer, self.schedule(self.steps_done))
+            learner.network.module.train()
+        batch = self._next_batch(progress)
 
-        self.model.train()
-        result = self.step(self.learner, batch, self.config.algorithm, self.generator)
+        result = self.method.step(self.learner, batch, self.settings, self.generator)
 
         self.average.update(self.model)
         if self.steps_done == self.selected_step:
             self.selected.update(self.average.module)
-        self.ledger.record(noisy_rows, result.logits.softmax(dim=1), result.weights, result.label_trust)
-        self.epoch_figures.add(result)
+        if result.logits is not None:
+            self.ledger.record(batch.rows, result.logits.softmax(dim=1), result.weights, result.label_trust)
+        self.epoch_figures.add(result, batch.given_labels)
         self.steps_done += 1
         return result
 
@@ -102,8 +106,11 @@ class Trainer:
         return self.steps_done % (self.config.training.evaluate_every * self.steps_per_epoch) == 0 or self.finished
 
     def figures(self) -> dict[str, float]:
-        """Return the figures of the epoch that ends, with the test accuracy of averaged and raw weights."""
-        test = self.task.dataset.test
+        """Return the figures of the epoch that ends, with the test accuracy of averaged and raw weights.
+
+        The averaged weights with the best accuracy on the noisy validation examples of the last phase are kept.
+        """
+        test, validation = self.task.dataset.test, self.task.validation
         averaged = evaluate(self.average.module, test.inputs, test.labels)
         raw = evaluate(self.model, test.inputs, test.labels)
         losses = self.epoch_figures.means()
@@ -118,6 +125,12 @@ class Trainer:
             **losses,
             **coefficient_figures(self.ledger, self.task.mislabelled),
         }
+        if validation is not None:
+            figures["validation_accuracy"] = evaluate(self.average.module, validation.inputs, validation.labels).top1
+            in_last_phase = self.steps_done > self.spans[-1].start
+            if in_last_phase and figures["validation_accuracy"] >= self.best_validation:
+                self.best_validation = figures["validation_accuracy"]
+                self.validated.update(self.average.module)
         self.epoch_figures = EpochFigures()
         diverged = [name for name, value in losses.items() if not math.isfinite(value)]
         if diverged:
@@ -127,10 +140,23 @@ class Trainer:
             )
         return figures
 
+    def models(self) -> dict[str, nn.Module]:
+        """Return the models of the run by name, each as the method finishes it; only those that are chosen yet."""
+        models = {"averaged": self.average.module, "raw": self.model}
+        if self.steps_done > self.selected_step:
+            models = {"selected": self.selected.module, **models}
+        if self.best_validation >= 0:
+            models["validated"] = self.validated.module
+        if not self.finished:
+            return models
+        return {name: self.method.finished(model) for name, model in models.items()}
+
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the next steps depend on."""
         return {
             "steps_done": self.steps_done,
+            "best_validation": self.best_validation,
+            "rows": self.rows,
             **{name: part.state_dict() for name, part in self._parts().items()},
             "generator": self.generator.get_state(),
             "random_states": random_states(),
@@ -138,7 +164,9 @@ class Trainer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
-        self.steps_done = state["steps_done"]
+        self.steps_done, self.best_validation = state["steps_done"], state["best_validation"]
+        self.rows = state["rows"]
+        self.noisy_stream = ShuffledStream(self.rows, self.noisy_generator)
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.generator.set_state(state["generator"])
@@ -146,44 +174,71 @@ class Trainer:
 
     def _parts(self) -> dict[str, Any]:
         return {
-            "model": self.model,
+            "model": self.learner.network.module,
             "optimizer": self.learner.optimizer,
+            "method": self.method,
             "average": self.average,
             "selected": self.selected,
+            "validated": self.validated,
             "noisy_stream": self.noisy_stream,
             "trusted_stream": self.trusted_stream,
             "ledger": self.ledger,
             "epoch_figures": self.epoch_figures,
         }
 
+    def _progress(self) -> Progress:
+        number = phase_at(self.spans, self.steps_done)
+        span = self.spans[number]
+        return Progress(self.steps_done - span.start, len(span), math.ceil(len(self.rows) / self.batch_size), number)
 
-class EpochFigures:
-    """Sums over the steps of an epoch: the terms of the loss, and how often no example got any weight."""
+    def _begin_phase(self, number: int) -> None:
+        rows = self.method.begin_phase(number, self.learner, self.settings, self.generator)
+        if number > 0 and self.phases[number].fresh:
+            for learner in (self.learner, *self.method.partners):
+                learner.network.module.load_state_dict(self._new_module().state_dict())
+                learner.optimizer.state.clear()
+            self.average = WeightAverage(self.model, self.config.training.average_decay)
+        if number > 0 or rows is not None:
+            self.rows = torch.arange(len(self.task.noisy)) if rows is None else rows
+            self.noisy_stream = ShuffledStream(self.rows, self.noisy_generator)
 
-    def __init__(self) -> None:
-        self.steps = 0
-        self.sums: dict[str, Tensor] = {}
+    def _next_batch(self, progress: Progress) -> Batch:
+        rows = self.noisy_stream.next(self.batch_size)
+        noisy = self.task.noisy.batch(rows)
+        trusted = self.task.trusted.batch(self.trusted_stream.next(self.trusted_batch_size))
+        tensors = (part.to(self.device) for part in (noisy.inputs, noisy.labels, trusted.inputs, trusted.labels))
+        return Batch(*tensors, rows=rows, progress=progress)
 
-    def add(self, result: StepResult) -> None:
-        """Add a step."""
-        self.steps += 1
-        found = dict(result.losses)
-        if result.weights is not None:
-            found["collapsed_share"] = (result.weights.sum() == 0).float()
-        for name, value in found.items():
-            self.sums[name] = self.sums[name] + value if name in self.sums else value.clone()
+    def _new_module(self) -> nn.Module:
+        shape = tuple(self.task.noisy.inputs.shape[1:])
+        module = build_model(self.config.model, shape, self.classes)
+        if len(shape) == 3:
+            module = module.to(memory_format=torch.channels_last)
+        return self.fabric.to_device(module)
 
-    def means(self) -> dict[str, float]:
-        """Return the mean over the steps."""
-        return {name: value.item() / self.steps for name, value in self.sums.items()}
+    def _new_learner(self) -> Learner:
+        module, optimizer = self._new_module(), self.config.optimizer
+        return Learner(
+            Network(module),
+            make_optimizer(
+                optimizer.name, module.parameters(), optimizer.rate, optimizer.momentum, optimizer.nesterov,
+                optimizer.weight_decay,
+            ),
+            make_augmentation(
+                tuple(self.task.noisy.inputs.shape[1:]), self.task.dataset.flip, self.config.augmentation
+            ),
+            self.classes,
+            self.fabric.backward,
+        )  # fmt: skip
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the sums."""
-        return {"steps": self.steps, "sums": dict(self.sums)}
+    def _task_of_method(self) -> Task:
+        noisy = self.task.noisy
+        trusted = self.task.trusted.batch(torch.arange(len(self.task.trusted)))
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with these sums."""
-        self.steps, self.sums = state["steps"], dict(state["sums"])
+        def noisy_inputs(rows: Tensor) -> Tensor:
+            return noisy.batch(rows).inputs.to(self.device)
+
+        return Task(noisy.labels, trusted.inputs, trusted.labels, noisy_inputs, self.classes, self._new_learner)
 
 
 def default_batch_size(examples: int) -> int:
@@ -203,24 +258,6 @@ def make_fabric(device: str) -> Fabric:
         return Fabric(accelerator=device, devices=1)
     except RuntimeError as error:
         raise UserError(f"This machine has no device '{device}': write training.device: auto.") from error
-
-
-def coefficient_figures(ledger: Ledger, mislabelled: Tensor | None) -> dict[str, float]:
-    """Return the mean label trust, and both coefficients split by whether the label is right, where known."""
-    known = ~ledger.weight.isnan()
-    if not known.any():
-        return {}
-    figures = {"zero_weight_share": (ledger.weight[known] == 0).float().mean().item()}
-    if mislabelled is not None:
-        total = ledger.weight[known].sum().item()
-        clean = ledger.weight[known & ~mislabelled].sum().item()
-        figures["clean_weight_share"] = clean / total if total else math.nan
-    if not ledger.label_trust[known].isnan().any():
-        figures["label_trust"] = ledger.label_trust[known].mean().item()
-        if mislabelled is not None:
-            figures["clean_label_trust"] = ledger.label_trust[known & ~mislabelled].mean().item()
-            figures["mislabelled_label_trust"] = ledger.label_trust[known & mislabelled].mean().item()
-    return figures
 
 
 def _generator(seeds: torch.Generator) -> torch.Generator:

@@ -1,0 +1,195 @@
+"""What a recipe would cost here: two steps of each kind of cell on random data of the real size, then nothing.
+
+The batch is small (2 and 4 examples of each kind), so that any network fits; memory and time grow linearly with it and
+are extrapolated to the real batch. Passes over the whole set once an epoch, which some methods make, are not counted.
+"""
+
+import math
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+
+from karat.bench.recipe import Cell, Recipe
+from karat.config import Config
+from karat.data.examples import Dataset, Examples
+from karat.data.noise import NoisyLabels
+from karat.data.prepare import NoisyTask
+from karat.errors import UserError
+from karat.training.run import task_of
+from karat.training.trainer import Trainer, default_batch_size
+
+BATCHES = (2, 4)
+
+
+class Size(NamedTuple):
+    """The shape of an example, how many classes, and how many train examples there are."""
+
+    shape: tuple[int, ...]
+    classes: int
+    examples: int
+
+
+# Those that do not come with a dependency: the data may be absent.
+SIZES = {
+    "cifar10": Size((3, 32, 32), 10, 50_000),
+    "cifar100": Size((3, 32, 32), 100, 50_000),
+    "fashion_mnist": Size((1, 28, 28), 10, 60_000),
+    "webvision_mini": Size((3, 224, 224), 50, 65_944),
+    "webvision": Size((3, 224, 224), 1000, 2_439_574),
+    "imagenet": Size((3, 224, 224), 1000, 1_281_167),
+    "clothing1m": Size((3, 224, 224), 14, 1_000_000),
+    "food101n": Size((3, 224, 224), 101, 310_009),
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one kind of cell would take on this machine, one thread."""
+
+    cells: tuple[str, ...]
+    method: str
+    model: str
+    size: Size
+    batch: int
+    steps: int
+    parameters: int
+    measured_seconds: float
+    seconds_a_step: float
+    gigabytes: float
+
+    @property
+    def days(self) -> float:
+        """Return the time of the whole run."""
+        return self.seconds_a_step * self.steps / 86_400
+
+
+def dry_run(recipe: Recipe, report: Callable[[Cost], None]) -> list[Cost]:
+    """Measure each kind of cell (method, network, data, batch) once, in a process of its own; report each."""
+    costs = []
+    for cells in _kinds(recipe.cells):
+        # A new process each: the peak memory of a process never falls.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            costs.append(pool.submit(measure, cells).result())
+        report(costs[-1])
+    return costs
+
+
+def measure(cells: tuple[Cell, ...]) -> Cost:
+    """Take the steps of one kind of cell with two small batches, and extrapolate to its real one."""
+    config = cells[0].config
+    torch.set_num_threads(1)
+    size = size_of(config)
+    noisy = max(size.examples - size.classes * config.data.trusted_per_class, 1)
+    batch = config.training.batch_size or default_batch_size(noisy)
+    steps = config.training.steps or config.training.epochs * math.ceil(noisy / batch)
+    seconds, peaks, parameters = [], [], 0
+    began = time.monotonic()
+    for count in BATCHES:
+        trainer = _trainer(config, size, count)
+        times = []
+        while not trainer.finished:
+            step_began = time.monotonic()
+            trainer.train_step()
+            times.append(time.monotonic() - step_began)
+        seconds.append(max(times[1:]))  # the first step also warms up
+        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+        parameters = sum(p.numel() for p in trainer.learner.network.module.parameters())
+        del trainer
+    return Cost(
+        tuple(cell.name for cell in cells),
+        config.method,
+        config.model,
+        size,
+        batch,
+        steps,
+        parameters,
+        time.monotonic() - began,
+        max(_extrapolated(seconds, batch), seconds[-1]),
+        max(_extrapolated(peaks, batch), peaks[-1]),
+    )
+
+
+def size_of(config: Config) -> Size:
+    """Return the real size of a config's data: from the table where they may be absent, else from the data."""
+    size = SIZES.get(config.data.name)
+    if size is None:
+        task = task_of(config)
+        return Size(tuple(task.noisy.inputs.shape[1:]), len(task.dataset.classes), len(task.dataset.train))
+    side = config.data.image_size
+    if side is not None and size.shape[1] > 64:
+        size = size._replace(shape=(3, side, side))
+    return size._replace(examples=min(size.examples, config.data.limit or size.examples))
+
+
+def random_task(size: Size, batch: int) -> NoisyTask:
+    """Return a task with random inputs and labels: enough examples for a few batches, of every class one trusted."""
+    generator = torch.Generator().manual_seed(0)
+
+    def examples(count: int) -> Examples:
+        labels = torch.arange(count) % size.classes
+        # One image under many numbers: a thousand classes of large images need not be in memory.
+        inputs = torch.randn(min(count, 8), *size.shape, generator=generator).clamp(-1, 1)
+        return Examples(inputs[torch.arange(count) % len(inputs)] if count <= 64 else _Repeated(inputs, count), labels)
+
+    noisy, trusted = examples(max(4 * batch, 16)), examples(size.classes)
+    classes = tuple(str(label) for label in range(size.classes))
+    dataset = Dataset("random", noisy, noisy, classes, True, rows=torch.arange(len(noisy)))
+    return NoisyTask(dataset, trusted, noisy, dataset.rows, NoisyLabels(noisy.labels, None, size.classes, None))
+
+
+class _Repeated:
+    """A few inputs as if they were many."""
+
+    def __init__(self, inputs: torch.Tensor, count: int) -> None:
+        self._inputs, self.shape = inputs, torch.Size([count, *inputs.shape[1:]])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: torch.Tensor) -> torch.Tensor:
+        return self._inputs[torch.as_tensor(rows) % len(self._inputs)]
+
+
+def _trainer(config: Config, size: Size, batch: int) -> Trainer:
+    """Return a run of two steps in each phase; the second of two is past the warm-up that some methods have."""
+    steps = 2
+    while True:
+        training = replace(
+            config.training, steps=steps, batch_size=batch, trusted_batch_size=batch, device="cpu", threads=1
+        )
+        trainer = Trainer(replace(config, training=training), random_task(size, batch))
+        if steps >= 2 * len(trainer.phases):
+            return trainer
+        steps = 2 * len(trainer.phases)
+
+
+def _kinds(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
+    """Group the cells that cost the same: all but seed, noise and trusted examples are equal."""
+    kinds: dict[Config, list[Cell]] = {}
+    for cell in cells:
+        data = replace(cell.config.data, trusted_per_class=10)
+        noise = type(cell.config.noise)()
+        kinds.setdefault(replace(cell.config, seed=0, noise=noise, data=data), []).append(cell)
+    return [tuple(group) for group in kinds.values()]
+
+
+def _extrapolated(values: list[float], batch: int) -> float:
+    (low, high), (few, many) = values, BATCHES
+    if batch <= many:
+        return high
+    return high + max(high - low, 0.0) / (many - few) * (batch - many)
+
+
+def check_sizes(recipe: Recipe) -> None:
+    """Refuse a recipe whose data have no known size and cannot be loaded, before anything is measured."""
+    for cells in _kinds(recipe.cells):
+        try:
+            size_of(cells[0].config)
+        except UserError as error:
+            raise UserError(f"{cells[0].name}: {error}") from error

@@ -1,0 +1,105 @@
+"""Run the cells of a recipe, several at once; a finished cell is never run again, a killed one continues."""
+
+import io
+import logging
+import multiprocessing
+import os
+import threading
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from karat.bench.recipe import Cell, Recipe
+from karat.config import config_as_dict
+from karat.config_values import make_config
+from karat.errors import UserError
+from karat.training.progress import Progress
+from karat.training.run import train_run
+from karat.training.run_folder import check_same_config, read_config_values
+
+logger = logging.getLogger("karat")
+
+
+def run_recipe(recipe: Recipe, folder: Path, jobs: int | None = None, console: Console | None = None) -> list[str]:
+    """Run what is not finished yet in `folder`; return the failures, one sentence each.
+
+    Every process computes with one thread: on a few cores several runs at once are faster than one with all.
+    """
+    for cell in recipe.cells:
+        _check_cell(cell, folder)
+    waiting = [cell for cell in recipe.cells if not is_finished(cell, folder)]
+    if not waiting:
+        return []
+    jobs = min(jobs or default_jobs(), len(waiting))
+    failures: list[str] = []
+    done = len(recipe.cells) - len(waiting)
+    context = multiprocessing.get_context("spawn")  # fork and torch's threads do not go together
+    with (
+        Progress(f"{recipe.path.stem} ({jobs} at once)", len(recipe.cells), done, console) as progress,
+        ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(os.getpid(),)) as pool,
+    ):
+        running: dict[Future[float], Cell] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    cell = waiting.pop(0)
+                    running[pool.submit(_run_cell, cell, folder / cell.folder)] = cell
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    cell = running.pop(future)
+                    try:
+                        progress.advance(last_accuracy=future.result())
+                    except BrokenProcessPool:
+                        raise UserError(
+                            f"A process died in {cell.name}, perhaps for lack of memory: "
+                            "the same command goes on, --jobs 1 needs less."
+                        ) from None
+                    except Exception as error:  # the other cells go on; the failures are said at the end
+                        failures.append(f"{cell.name}: {error}")
+                        progress.advance()
+        finally:
+            pool.shutdown(wait=not waiting and not running, cancel_futures=True)
+            if waiting or running:
+                for process in (getattr(pool, "_processes", None) or {}).values():
+                    process.terminate()
+    return failures
+
+
+def is_finished(cell: Cell, folder: Path) -> bool:
+    """Return whether the cell has its results."""
+    return (folder / cell.folder / "results.json").exists()
+
+
+def default_jobs() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_cell(cell: Cell, folder: Path) -> None:
+    stored = folder / cell.folder / "config.yaml"
+    if stored.exists():
+        config = make_config(read_config_values(stored))
+        check_same_config(config_as_dict(config), config_as_dict(cell.config), stored.parent)
+
+
+def _run_cell(cell: Cell, folder: Path) -> float:
+    resume = (folder / "config.yaml").exists()
+    result = train_run(cell.config, folder, resume, Console(file=io.StringIO()))  # the bench shows its own progress
+    return result.averaged.top1
+
+
+def _start_worker(parent: int) -> None:
+    logging.getLogger("karat").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    threading.Thread(target=_leave_with_parent, args=(parent,), daemon=True).start()
+
+
+def _leave_with_parent(parent: int) -> None:
+    """End this process when its parent is gone, so that nobody else writes to the cell that a new bench resumes."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)

@@ -1,0 +1,67 @@
+"""Which examples and which noise: the two sections of the config that the data need."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Which examples to train on.
+
+    Attributes:
+        name: digits, wine, breast_cancer, fashion_mnist, cifar10, cifar100, imagenet, webvision, webvision_mini,
+            clothing1m, food101n, or the path of an .npz file with the arrays train_inputs, train_labels, test_inputs,
+            test_labels and, if you can, trusted.
+        path: folder of the dataset's files, where it needs one.
+        limit: keep so many train examples, class-balanced; null keeps all.
+        trusted_per_class: how many examples of each class are trusted; the others are noisy. Data that name their
+            trusted examples (the array trusted in an .npz file) do not need it.
+        image_size: side of the square to which lazily read images are brought; null is the dataset's own.
+        download: fetch CIFAR through torchvision into path.
+        validation_share: share of the noisy examples, with their noisy labels, held out to choose a checkpoint by.
+    """
+
+    name: str = "digits"
+    path: Path | None = None
+    limit: int | None = None
+    trusted_per_class: int = 10
+    image_size: int | None = None
+    download: bool = False
+    validation_share: float = 0.0
+
+
+@dataclass(frozen=True)
+class NoiseSettings:
+    """Which noise to put on the noisy examples, for experiments.
+
+    Attributes:
+        kind: "none"; "uniform" redraws from all classes; "symmetric" excludes the true class; "asymmetric" follows a
+            class map; "transition" follows a matrix from a file; "instance" depends on the example; "open_set" puts
+            foreign images under the labels; "semantic" takes the predictions of a network trained on few labels.
+        rate: share of the labels that are redrawn (open_set: of the images that are replaced), from 0 to 1.
+        class_map: for asymmetric noise: which class becomes which, such as {9: 1}; null is the dataset's own (cifar10
+            has one) or c -> c + 1.
+        matrix_file: for transition noise: an .npy or .csv file with transition[true, given].
+        labels_file: take the given labels of the noisy examples from this .npz, .csv or .pt file, such as the
+            noisy_labels.csv of another run or CIFAR-N, instead of drawing them.
+        labels_column: the column or array of labels_file with the given labels, such as worse_label; null is
+            given_label.
+        source: for open_set noise: where the foreign images come from: a dataset, an .npz file, a folder of images,
+            imagenet (images or .npz files in source_path), or two of them joined with +.
+        source_path: folder of the source's files, or with a folder of each source's name in it.
+        fraction: for semantic noise: share of the train examples that the labeller is trained on, above 0 and below 1.
+        labeller: for semantic noise: the network that labels, as in model; vectors are labelled by mlp.
+        labeller_epochs: for semantic noise: passes of the labeller over its share.
+    """
+
+    kind: str = "none"
+    rate: float = 0.0
+    class_map: dict[int, int] | None = None
+    matrix_file: Path | None = None
+    labels_file: Path | None = None
+    labels_column: str | None = None
+    source: str | None = None
+    source_path: Path | None = None
+    fraction: float = 0.05
+    labeller: str = "vgg-13"
+    labeller_epochs: int = 60

@@ -1,0 +1,100 @@
+"""Confident learning (Northcutt et al. 2021): drop the examples that cross-validation calls mislabelled."""
+
+import warnings
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from karat.errors import UserError
+from karat.methods.method import Method, Phase, Task, whole_set_logits
+from karat.methods.step import Batch, Learner, StepResult
+from karat.methods.supervised import supervised
+
+
+@dataclass(frozen=True)
+class CleanlabSettings:
+    """Choices of confident learning.
+
+    Attributes:
+        folds: number of parts of cross-validation (their paper: 4 on CIFAR-10).
+        fold_share: share of the run for the network of each part (their paper trains each for the full length).
+    """
+
+    folds: int = 3
+    fold_share: float = 0.15
+
+    def __post_init__(self) -> None:
+        if self.folds < 2:
+            raise UserError(f"methods.cleanlab.folds is {self.folds}: write 2 or more.")
+        if not 0 < self.fold_share * self.folds < 1:
+            raise UserError(
+                f"methods.cleanlab.fold_share is {self.fold_share}: write a number above 0 that leaves some of the "
+                f"run for the last training, below {1 / self.folds:.3g} with {self.folds} folds."
+            )
+
+
+class Cleanlab(Method):
+    """Train a network without each fold, predict that fold, drop the label issues, train anew on the rest.
+
+    The issues are those of the package cleanlab, "prune by noise rate". Uses no trusted examples.
+    """
+
+    remembers = ("folds", "probabilities")
+
+    def __init__(self, task: Task, settings: CleanlabSettings) -> None:
+        super().__init__(task, settings)
+        if find_spec("cleanlab") is None:
+            raise UserError("Method cleanlab needs the package cleanlab: run pip install 'karat[cleanlab]'.")
+        self.folds = torch.zeros(len(task), dtype=torch.long)
+        self.probabilities = torch.zeros(len(task), task.classes)
+
+    def phases(self, settings: CleanlabSettings) -> tuple[Phase, ...]:
+        """Return the training without each fold and the training on what is kept."""
+        return (*[Phase(settings.fold_share)] * settings.folds, Phase(1 - settings.fold_share * settings.folds))
+
+    def begin_phase(
+        self, number: int, learner: Learner, settings: CleanlabSettings, generator: torch.Generator
+    ) -> Tensor | None:
+        """Predict the fold that the network has not seen; return the rows outside the next one, at last those kept."""
+        if number == 0:
+            self.folds = random_folds(self.task.given_labels, settings.folds, generator)
+        else:
+            unseen = (self.folds == number - 1).nonzero().squeeze(1)
+            self.probabilities[unseen] = whole_set_logits(learner, self.task, unseen).softmax(dim=1)
+        kept = self.folds != number if number < settings.folds else ~issues(self.task.given_labels, self.probabilities)
+        return kept.nonzero().squeeze(1)
+
+    def step(self, learner: Learner, batch: Batch, settings: Any, generator: torch.Generator) -> StepResult:
+        """Descend the cross-entropy of the given labels; only the rows differ from plain training."""
+        return supervised(learner, batch, settings, generator)
+
+
+def random_folds(labels: Tensor, folds: int, generator: torch.Generator) -> Tensor:
+    """Return each example's fold; the examples of every class are dealt out evenly.
+
+    >>> random_folds(torch.tensor([0, 0, 1, 1]), 2, torch.Generator()).view(2, 2).sum(dim=1)
+    tensor([1, 1])
+    """
+    shuffled = torch.randperm(len(labels), generator=generator)
+    by_class = shuffled[labels[shuffled].argsort(stable=True)]
+    dealt = torch.empty_like(labels)
+    dealt[by_class] = torch.arange(len(labels)) % folds
+    return dealt
+
+
+def issues(given_labels: Tensor, probabilities: Tensor) -> Tensor:
+    """Return which labels confident learning calls wrong; the best example of each class is never called so."""
+    from cleanlab.filter import find_label_issues
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # classes with few examples are kept below
+        found = find_label_issues(given_labels.numpy(), probabilities.double().numpy(), n_jobs=1)
+    dropped = torch.from_numpy(found)
+    quality = probabilities.gather(1, given_labels[:, None]).squeeze(1)
+    for label in given_labels.unique():
+        members = (given_labels == label).nonzero().squeeze(1)
+        dropped[members[quality[members].argmax()]] = False
+    return dropped

@@ -1,0 +1,76 @@
+"""Hidden features of any network: what goes into its last linear layer."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from karat.algorithm.network import Network, evaluation_mode
+from karat.errors import UserError
+from karat.methods.method import Task
+from karat.methods.step import Learner
+
+
+class Hidden(NamedTuple):
+    """The last linear layer, in the order of `module.modules()`, that a forward pass called, with input and output."""
+
+    head: nn.Linear
+    features: Tensor
+    logits: Tensor
+    """What the network returned: what the head gave, unless the network goes on after it."""
+    head_output: Tensor
+
+
+def hidden(network: Learner | Network | nn.Module, inputs: Tensor) -> Hidden:
+    """Run a forward pass in the network's present mode and read its last linear layer; no hook is left behind."""
+    call = network.network if isinstance(network, Learner) else network
+    module = call.module if isinstance(call, Network) else call
+    linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+    seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def remember(layer: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
+        seen[layer] = (arguments[0], output)
+
+    hooks = [layer.register_forward_hook(remember) for layer in linear]
+    try:
+        logits = call(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for head in reversed(linear):
+        if head in seen:
+            features, output = seen[head]
+            return Hidden(head, features.flatten(1), logits, output)
+    raise UserError(
+        "This method reads the hidden features before the last nn.Linear, and this network has none: "
+        "choose another model or method."
+    )
+
+
+def features_and_logits(network: Learner | Network | nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the input of the last linear layer, one row for each example, and the logits.
+
+    >>> model = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> features, logits = features_and_logits(model, torch.ones(4, 5))
+    >>> features.shape, torch.equal(model[2](features), logits)
+    (torch.Size([4, 3]), True)
+    """
+    found = hidden(network, inputs)
+    return found.features, found.logits
+
+
+def whole_set_features(learner: Learner, task: Task, rows: Tensor, batch_size: int = 512) -> Tensor:
+    """Return the features of the un-augmented inputs at these rows, on the CPU: evaluation mode, no gradients."""
+    with evaluation_mode(learner.network.module):
+        parts = [hidden(learner, task.noisy_inputs(part)).features.float().cpu() for part in rows.split(batch_size)]
+    return torch.cat(parts)
+
+
+def trusted_features(learner: Learner, task: Task, batch_size: int = 512) -> Tensor:
+    """Return the features of all trusted inputs as `whole_set_features` returns those of the noisy ones."""
+    device = next(learner.network.module.parameters()).device
+    with evaluation_mode(learner.network.module):
+        parts = [
+            hidden(learner, part.to(device)).features.float().cpu() for part in task.trusted_inputs.split(batch_size)
+        ]
+    return torch.cat(parts)

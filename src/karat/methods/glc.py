@@ -1,0 +1,92 @@
+"""Gold loss correction (Hendrycks et al. 2018): the noise matrix is measured on the trusted examples."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from karat.algorithm.network import evaluation_mode
+from karat.errors import UserError
+from karat.methods.method import Method, Phase, Task
+from karat.methods.step import Batch, Learner, StepResult
+from karat.methods.supervised import supervised
+from karat.methods.transition import corrected_cross_entropy, trusted_transition
+
+
+@dataclass(frozen=True)
+class GlcSettings:
+    """Choices of gold loss correction.
+
+    Attributes:
+        estimation_share: share of the run for the plain training from which the matrix is measured (their paper trains
+            twice for the full length).
+        trusted_weight: weight of the trusted examples in the loss; null is their share of all examples, as in their
+            paper.
+    """
+
+    estimation_share: float = 0.4
+    trusted_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.estimation_share < 1:
+            raise UserError(
+                f"methods.glc.estimation_share is {self.estimation_share}: write a number between 0 and 1, such as 0.4."
+            )
+        if self.trusted_weight is not None and not 0 <= self.trusted_weight <= 1:
+            raise UserError(
+                f"methods.glc.trusted_weight is {self.trusted_weight}: write a number between 0 and 1, or null."
+            )
+
+
+class GoldLossCorrection(Method):
+    """Train plainly, measure `C[true, given]` on the trusted examples, train anew on both sets.
+
+    `(1−v)·mean −log (softmax(z)·C)_given` over the noisy and `+ v·mean −log softmax(z)_true` over the trusted examples.
+    With v the trusted share of all examples this is the mean over the union of the sets, which their paper descends.
+    """
+
+    remembers = ("transition",)
+
+    def __init__(self, task: Task, settings: GlcSettings) -> None:
+        super().__init__(task, settings)
+        self.transition = torch.eye(task.classes)
+
+    def phases(self, settings: GlcSettings) -> tuple[Phase, ...]:
+        """Return plain training and corrected training."""
+        return (Phase(settings.estimation_share), Phase(1 - settings.estimation_share))
+
+    def begin_phase(
+        self, number: int, learner: Learner, settings: GlcSettings, generator: torch.Generator
+    ) -> Tensor | None:
+        """Measure the matrix with the plainly trained network."""
+        if number == 1:
+            self.transition = trusted_transition(_trusted_probabilities(learner, self.task), self.task.trusted_labels)
+        return None
+
+    def step(self, learner: Learner, batch: Batch, settings: Any, generator: torch.Generator) -> StepResult:
+        """Descend the plain cross-entropy, then the corrected one together with that of the trusted examples."""
+        if batch.progress.phase == 0:
+            return supervised(learner, batch, settings, generator)
+        inputs = learner.augmentation.weak(torch.cat([batch.noisy_inputs, batch.trusted_inputs]), generator)
+        noisy, trusted = learner.network(inputs).split([len(batch.given_labels), len(batch.trusted_labels)])
+        corrected = corrected_cross_entropy(noisy, batch.given_labels, self.transition).mean()
+        gold = F.cross_entropy(trusted, batch.trusted_labels)
+        loss = torch.lerp(corrected, gold, self._trusted_weight(settings))
+        learner.update(loss)
+        losses = {"loss": loss, "corrected": corrected, "trusted": gold}
+        return StepResult({name: value.detach() for name, value in losses.items()}, noisy.detach())
+
+    def _trusted_weight(self, settings: GlcSettings) -> float:
+        if settings.trusted_weight is not None:
+            return settings.trusted_weight
+        trusted = len(self.task.trusted_labels)
+        return trusted / (len(self.task) + trusted)
+
+
+def _trusted_probabilities(learner: Learner, task: Task) -> Tensor:
+    device = task.noisy_inputs(torch.zeros(1, dtype=torch.long)).device
+    with evaluation_mode(learner.network.module):
+        parts = [learner.network(part.to(device)).float().cpu() for part in task.trusted_inputs.split(512)]
+    return torch.cat(parts).softmax(dim=1)

@@ -1,0 +1,137 @@
+"""INCV (Chen et al. 2019): cross-validation selects examples with probably right labels, Co-teaching learns them."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from karat.algorithm.settings import AlgorithmSettings
+from karat.errors import UserError
+from karat.methods.agreement import noise_among_selected, noise_rate_from_agreement, removed_per_selected
+from karat.methods.co_teaching import co_teach
+from karat.methods.ensemble import Ensemble
+from karat.methods.method import Method, Phase, Task, whole_set_logits
+from karat.methods.mixing import ramp
+from karat.methods.step import Batch, Learner, StepResult
+from karat.methods.supervised import supervised
+
+CANDIDATE, SELECTED, REMOVED = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class IncvSettings:
+    """Choices of INCV.
+
+    Attributes:
+        rounds: how often the candidates are split in two halves that judge each other (paper: 4).
+        fold_share: share of the run that training on one half takes (paper: 50 epochs, beside 200 for the rest).
+        remove: whether the candidates with the largest losses are removed (paper: for symmetric noise only).
+        ramp: share of the last part over which Co-teaching's forgotten share rises (paper: 10 of 200 epochs).
+        candidates_after: share of the last part after which the candidates left over join the selected examples
+            (paper: 40 of 200 epochs, 80 where more than 60% of the labels are wrong).
+    """
+
+    rounds: int = 2
+    fold_share: float = 0.1
+    remove: bool = True
+    ramp: float = 0.05
+    candidates_after: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise UserError(f"methods.incv.rounds is {self.rounds}: write 1 or more.")
+        if not 0 < self.fold_share * 2 * self.rounds < 1:
+            raise UserError(
+                f"methods.incv.fold_share is {self.fold_share}: {2 * self.rounds} halves must leave steps for the "
+                f"rest; write a number above 0 and below {1 / (2 * self.rounds):.3g}."
+            )
+        for name in ("ramp", "candidates_after"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"methods.incv.{name} is {getattr(self, name)}: write a number between 0 and 1.")
+
+
+class Incv(Method):
+    """Select the held-out examples whose given label is predicted; then train two networks on the selected ones.
+
+    Unlike in the paper the last weights of a half judge, not those with the best noisy accuracy, and the networks'
+    mean predicts.
+    """
+
+    remembers = ("partner", "status", "verdict", "half", "noise_rate")
+
+    def __init__(self, task: Task, settings: IncvSettings) -> None:
+        super().__init__(task, settings)
+        self.partner = task.new_learner()
+        self.partners = (self.partner,)
+        self.status = torch.full((len(task),), CANDIDATE)
+        self.verdict = self.status.clone()  # becomes the status when both halves of a round are judged
+        self.half = torch.zeros(len(task), dtype=torch.long)
+        self.noise_rate = -1.0  # not known yet
+
+    def phases(self, settings: IncvSettings) -> tuple[Phase, ...]:
+        """Return two halves a round, and the rest."""
+        folds = 2 * settings.rounds
+        return (*[Phase(settings.fold_share)] * folds, Phase(1 - folds * settings.fold_share))
+
+    def begin_phase(
+        self, number: int, learner: Learner, settings: IncvSettings, generator: torch.Generator
+    ) -> Tensor | None:
+        """Judge the half that the network was not trained on; return the rows of the next training."""
+        if number > 0:
+            self._judge(1 - (number - 1) % 2, learner, settings)
+        if number % 2 == 0:
+            self.status = self.verdict.clone()
+            self.half = self._halves(generator)
+        rows = self.status == SELECTED
+        if number < 2 * settings.rounds:
+            rows = rows | ((self.status == CANDIDATE) & (self.half == number % 2))
+        if not rows.any():  # nothing selected: all that is left is to believe every label
+            self.status = torch.full_like(self.status, SELECTED)
+            return None
+        return rows.nonzero().flatten()
+
+    def step(self, learner: Learner, batch: Batch, settings: IncvSettings, generator: torch.Generator) -> StepResult:
+        """Train plainly on a half, or both networks on the selected examples and, later, the candidates."""
+        inputs, labels, count = batch.noisy_inputs, batch.given_labels, len(batch.rows)
+        if batch.progress.phase < 2 * settings.rounds:
+            return supervised(learner, batch, AlgorithmSettings(), generator)
+        if batch.progress.share >= settings.candidates_after:
+            rows = self._some_candidates(count, generator)
+            inputs = torch.cat([inputs, self.task.noisy_inputs(rows).to(inputs)])
+            labels = torch.cat([labels, self.task.given_labels[rows].to(labels)])
+        forgotten = noise_among_selected(self.noise_rate, self.task.classes) * ramp(batch.progress, 0.0, settings.ramp)
+        weak = learner.augmentation.weak(inputs, generator)
+        return co_teach(learner, self.partner, weak, labels, round((1 - forgotten) * count), reported=count)
+
+    def deployed(self, module: nn.Module) -> nn.Module:
+        """Return the mean of both networks."""
+        return Ensemble(module, self.partner.network.module)
+
+    def _halves(self, generator: torch.Generator) -> Tensor:
+        shuffled = torch.randperm(len(self.task), generator=generator)
+        candidates = shuffled[self.status[shuffled] == CANDIDATE]
+        half = torch.zeros_like(self.half)
+        half[candidates[len(candidates) // 2 :]] = 1
+        return half
+
+    def _judge(self, held_out: int, learner: Learner, settings: IncvSettings) -> None:
+        rows = ((self.status == CANDIDATE) & (self.half == held_out)).nonzero().flatten()
+        if len(rows) == 0:
+            return
+        logits, labels = whole_set_logits(learner, self.task, rows), self.task.given_labels[rows]
+        agree = logits.argmax(dim=1) == labels
+        if self.noise_rate < 0:
+            self.noise_rate = noise_rate_from_agreement(agree.float().mean().item(), self.task.classes)
+        if settings.remove:
+            count = int(removed_per_selected(self.noise_rate) * int(agree.sum()))
+            losses = F.cross_entropy(logits, labels, reduction="none")
+            self.verdict[rows[losses.argsort(descending=True, stable=True)[:count]]] = REMOVED
+        self.verdict[rows[agree]] = SELECTED
+
+    def _some_candidates(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw `count·|C|/|S|` candidates, but at most half of `count`."""
+        candidates = (self.status == CANDIDATE).nonzero().flatten()
+        selected = int((self.status == SELECTED).sum())
+        some = min(count * len(candidates) // selected, count // 2)
+        return candidates[torch.randint(max(len(candidates), 1), (some,), generator=generator)]

@@ -1,0 +1,115 @@
+"""A method in a run: its step, and what some methods need besides: memory, phases, a second network, a last touch."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from karat.algorithm.network import evaluation_mode
+from karat.methods.step import Batch, Learner, Progress, Step, StepResult
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a method may look at between its steps: the given labels, the trusted examples, every noisy input.
+
+    `noisy_inputs` returns the inputs at these rows, as they are, on the learner's device; the other tensors are on the
+    CPU. `new_learner` makes another network with an optimizer of its own.
+    """
+
+    given_labels: Tensor
+    trusted_inputs: Tensor
+    trusted_labels: Tensor
+    noisy_inputs: Callable[[Tensor], Tensor]
+    classes: int
+    new_learner: Callable[[], Learner]
+
+    def __len__(self) -> int:
+        return len(self.given_labels)
+
+
+class Phase(NamedTuple):
+    """A part of a run with a learning rate schedule of its own.
+
+    `share` is its share of the run's steps, `fresh` starts from new random weights, `rate` multiplies the learning rate.
+    """
+
+    share: float
+    fresh: bool = True
+    rate: float = 1.0
+
+
+class Method:
+    """What the training loop calls. A method is a step; most need nothing else, and the other calls do nothing.
+
+    `remembers` names the attributes that a checkpoint must hold: tensors, plain numbers, learners.
+    """
+
+    remembers: tuple[str, ...] = ()
+    partners: tuple[Learner, ...] = ()  # further networks, which are trained and restarted with the learner's
+
+    def __init__(self, task: Task, settings: Any) -> None:
+        self.task = task
+
+    def phases(self, settings: Any) -> tuple[Phase, ...]:
+        """Return the parts of the run; their shares sum to 1."""
+        return (Phase(1.0),)
+
+    def begin_phase(self, number: int, learner: Learner, settings: Any, generator: torch.Generator) -> Tensor | None:
+        """Prepare a phase before its network is made anew; return the rows to train on, None for all."""
+        return None
+
+    def begin_epoch(self, progress: Progress, learner: Learner, settings: Any, generator: torch.Generator) -> None:
+        """Look at the whole set before a pass over the rows of the phase."""
+
+    def step(self, learner: Learner, batch: Batch, settings: Any, generator: torch.Generator) -> StepResult:
+        """Take one step: the same signature for every method."""
+        raise NotImplementedError
+
+    def deployed(self, module: nn.Module) -> nn.Module:
+        """Return the model that is averaged, measured and kept: the learner's, or several of them together."""
+        return module
+
+    def finished(self, model: nn.Module) -> nn.Module:
+        """Return what a trained model becomes after the last step."""
+        return model
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the method remembers."""
+        return {name: _saved(getattr(self, name)) for name in self.remembers}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Remember what `state_dict` returned."""
+        for name in self.remembers:
+            setattr(self, name, _restored(getattr(self, name), state[name]))
+
+
+class Plain(Method):
+    """A method that is nothing but its step."""
+
+    def __init__(self, step: Step, task: Task, settings: Any) -> None:
+        super().__init__(task, settings)
+        self.step = step  # type: ignore[method-assign]
+
+
+def whole_set_logits(network_of: Learner, task: Task, rows: Tensor, batch_size: int = 512) -> Tensor:
+    """Return the logits of the un-augmented inputs at these rows, on the CPU, in evaluation mode, without gradients."""
+    with evaluation_mode(network_of.network.module):
+        parts = [network_of.network(task.noisy_inputs(part)).float().cpu() for part in rows.split(batch_size)]
+    return torch.cat(parts) if parts else torch.empty(0, task.classes)
+
+
+def _saved(value: Any) -> Any:
+    if isinstance(value, Learner):
+        return {"module": value.network.module.state_dict(), "optimizer": value.optimizer.state_dict()}
+    return value
+
+
+def _restored(now: Any, saved: Any) -> Any:
+    if isinstance(now, Learner):
+        now.network.module.load_state_dict(saved["module"])
+        now.optimizer.load_state_dict(saved["optimizer"])
+        return now
+    return saved

@@ -1,0 +1,54 @@
+"""The phases of a run: which steps each one has, and the learning rate over all of them."""
+
+from collections.abc import Sequence
+
+from karat.methods.method import Phase
+from karat.training.schedules import Schedule, make_schedule, selected_step
+
+
+def phase_spans(phases: Sequence[Phase], total_steps: int) -> list[range]:
+    """Give each phase its share of the steps, at least one.
+
+    >>> phase_spans([Phase(0.4), Phase(0.6)], 12)
+    [range(0, 5), range(5, 12)]
+    """
+    ends, done = [], 0.0
+    for number, phase in enumerate(phases):
+        done += phase.share
+        left_for_others = len(phases) - 1 - number
+        earliest = (ends[-1] if ends else 0) + 1
+        ends.append(max(earliest, min(round(done * total_steps), total_steps - left_for_others)))
+    ends[-1] = max(total_steps, ends[-1])
+    return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def phased_schedule(
+    name: str, rate: float, phases: Sequence[Phase], spans: Sequence[range], steps_per_epoch: int
+) -> Schedule:
+    """Return the rate at every step of the run: each phase has the named schedule over its own steps.
+
+    >>> rate = phased_schedule("cosine", 1.0, [Phase(0.5), Phase(0.5, rate=0.1)], [range(0, 2), range(2, 4)], 1)
+    >>> [round(rate(step), 3) for step in range(4)]
+    [1.0, 0.5, 0.1, 0.05]
+    """
+    parts = [
+        make_schedule(name, rate * phase.rate, len(span), steps_per_epoch)
+        for phase, span in zip(phases, spans, strict=True)
+    ]
+
+    def schedule(step: int) -> float:
+        number = phase_at(spans, step)
+        return parts[number](step - spans[number].start)
+
+    return schedule
+
+
+def phase_at(spans: Sequence[range], step: int) -> int:
+    """Return the number of the phase that a step belongs to; steps after the end count to the last."""
+    return next((number for number, span in enumerate(spans) if step in span), len(spans) - 1)
+
+
+def selected_in_last(schedule: Schedule, spans: Sequence[range]) -> int:
+    """Return the step of the last phase after which the model is taken (see `selected_step`)."""
+    last = spans[-1]
+    return last.start + selected_step(lambda step: schedule(last.start + step), len(last))

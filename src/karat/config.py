@@ -9,7 +9,7 @@ from karat.data.augmentation import AugmentationSettings
 from karat.data.settings import DataSettings as DataSettings
 from karat.data.settings import NoiseSettings as NoiseSettings
 from karat.errors import UserError, choose
-from karat.methods import METHODS, MethodSettings
+from karat.methods import MethodSettings
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,11 @@ class Config:
     """A whole run.
 
     Attributes:
-        method: supervised, l2r or ieg.
-        model: auto, small, mlp, wrn-DEPTH-WIDTH (such as wrn-28-10) or resnet-DEPTH (such as resnet-29).
+        method: ieg, l2r, mixmatch_kl, mixmatch, divide_mix, elr, co_teaching, incv, arazo, mentornet, glc,
+            loss_correction, gce, bootstrap_soft, bootstrap_hard, self_learning, cleannet, rog, cleanlab, supervised,
+            trusted_only or trusted_finetune; docs/methods.md says what each does.
+        model: auto, small, mlp, wrn-DEPTH-WIDTH (such as wrn-28-10), resnet-DEPTH (such as resnet-29), vgg-13,
+            densenet-100, resnet-50, inception-resnet-v2, or any network of timm by its name.
         seed: of everything random: split, noise, initial weights, order, augmentation.
         data: which examples.
         noise: which label noise to add.

@@ -8,7 +8,9 @@ from torch import nn
 
 from comparing import assert_same
 from karat.config import Config, NoiseSettings, OptimizerSettings, TrainingSettings
+from karat.methods import METHODS
 from karat.models import build_model
+from karat.training.checkpoints import load_checkpoint, random_states, restore_random_states, save_checkpoint
 from karat.training.run import task_of
 from karat.training.trainer import Trainer
 
@@ -55,6 +57,40 @@ def test_resuming_at_any_step_gives_the_same_run(method, dataset, optimizer, tmp
         resumed.train_step()
     assert_same(resumed.state_dict(), straight.state_dict())
     assert resumed.figures() == straight.figures()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_resumes_to_the_bit(method, tmp_path):
+    """Stopped in the first, a middle and the last phase, between and in the middle of epochs: every tensor is equal."""
+    settings = config(
+        method,
+        data=replace(Config().data, name="wine", trusted_per_class=5, validation_share=0.1),
+        training=TrainingSettings(steps=24, batch_size=20, device="cpu", evaluate_every=1),
+    )
+    file = tmp_path / "checkpoint.pt"
+    straight = Trainer(settings, task_of(settings))
+    resumed = Trainer(settings, task_of(settings))
+    while not straight.finished:
+        for trainer in (straight, resumed):
+            trainer_states = random_states()
+            if trainer is resumed and trainer.steps_done % 5 == 0:
+                save_checkpoint(file, trainer.state_dict())
+                torch.rand(7)  # the process that resumes has another past
+                resumed = Trainer(settings, task_of(settings))
+                resumed.load_state_dict(load_checkpoint(file))
+                trainer = resumed
+            trainer.train_step()
+            if trainer.evaluation_due:
+                trainer.figures()
+            if trainer is straight:
+                after_straight = random_states()
+                restore_random_states(trainer_states)
+        restore_random_states(after_straight)
+    assert_same(resumed.state_dict(), straight.state_dict())
+    found, expected = (
+        {name: module.state_dict() for name, module in trainer.models().items()} for trainer in (resumed, straight)
+    )
+    assert_same(found, expected)
 
 
 def test_supervised_run_equals_a_bare_torch_loop():

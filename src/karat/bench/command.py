@@ -1,5 +1,6 @@
 """`karat bench`: run a recipe and leave its table and figures in a folder."""
 
+import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from rich.table import Table
 from karat.bench.dry_run import Cost, check_sizes, dry_run
 from karat.bench.figures import write_figures
 from karat.bench.recipe import Recipe, read_recipe
-from karat.bench.runner import run_recipe
+from karat.bench.runner import check_cells, run_recipe
 from karat.bench.tables import read_results, report
 from karat.errors import UserError
 from karat.files import replacing, write_text
@@ -40,6 +41,7 @@ def bench(
         _print_costs(chosen)
         return 0
     folder = out or Path("bench") / path.stem
+    check_cells(recipe, folder)
     print(f"karat: {len(chosen.cells)} of the {len(recipe.cells)} cells of {path.name}, in {folder}", file=sys.stderr)
     try:
         failures = run_recipe(chosen, folder, jobs)
@@ -59,7 +61,9 @@ def _write(recipe: Recipe, folder: Path, path: Path, settings: Mapping[str, Any]
         return
     with replacing(folder / "results.csv") as temporary:
         results.to_csv(temporary, index=False, float_format="%.4f")
-    command = f"karat bench {shlex.quote(str(path))}" + (f" --set {shlex.quote(str(settings))}" if settings else "")
+    command = f"karat bench {shlex.quote(str(path))}" + (
+        f" --set {shlex.quote(json.dumps(settings))}" if settings else ""
+    )
     write_text(folder / "table.md", report(recipe, results, command))
     write_figures(recipe, results, folder)
 

@@ -6,7 +6,6 @@ are extrapolated to the real batch. Passes over the whole set once an epoch, whi
 
 import math
 import multiprocessing
-import resource
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -15,8 +14,13 @@ from typing import NamedTuple
 
 import torch
 
+try:
+    import resource
+except ImportError:  # not a Unix: memory is not measured there
+    resource = None  # type: ignore[assignment]
+
 from karat.bench.recipe import Cell, Recipe
-from karat.config import Config
+from karat.config import Config, NoiseSettings
 from karat.data.examples import Dataset, Examples
 from karat.data.noise import NoisyLabels
 from karat.data.prepare import NoisyTask
@@ -98,7 +102,7 @@ def measure(cells: tuple[Cell, ...]) -> Cost:
             trainer.train_step()
             times.append(time.monotonic() - step_began)
         seconds.append(max(times[1:]))  # the first step also warms up
-        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+        peaks.append(_peak_gigabytes())
         parameters = sum(p.numel() for p in trainer.learner.network.module.parameters())
         del trainer
     return Cost(
@@ -119,7 +123,7 @@ def size_of(config: Config) -> Size:
     """Return the real size of a config's data: from the table where they may be absent, else from the data."""
     size = SIZES.get(config.data.name)
     if size is None:
-        task = task_of(config)
+        task = task_of(replace(config, noise=NoiseSettings()))  # semantic noise would train its labeller
         return Size(tuple(task.noisy.inputs.shape[1:]), len(task.dataset.classes), len(task.dataset.train))
     side = config.data.image_size
     if side is not None and size.shape[1] > 64:
@@ -174,9 +178,13 @@ def _kinds(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
     kinds: dict[Config, list[Cell]] = {}
     for cell in cells:
         data = replace(cell.config.data, trusted_per_class=10)
-        noise = type(cell.config.noise)()
+        noise = NoiseSettings()
         kinds.setdefault(replace(cell.config, seed=0, noise=noise, data=data), []).append(cell)
     return [tuple(group) for group in kinds.values()]
+
+
+def _peak_gigabytes() -> float:
+    return math.nan if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def _extrapolated(values: list[float], batch: int) -> float:

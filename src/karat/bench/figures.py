@@ -1,7 +1,6 @@
 """The paper's figures from the runs of a recipe: accuracy over the noise ratio, curves, λ of right and wrong labels."""
 
 import statistics
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,12 +32,9 @@ def write_figures(recipe: Recipe, results: pd.DataFrame, folder: Path) -> list[P
 def _over_noise(recipe: Recipe, results: pd.DataFrame) -> dict[str, Figure]:
     """Draw accuracy over the noise ratio, one figure for each kind of noise with two ratios or more."""
     place = {cell.column: (cell.config.noise.kind, cell.config.noise.rate) for cell in recipe.cells}
-    kinds = defaultdict(set)
-    for kind, rate in place.values():
-        kinds[kind].add(rate)
     clean = [column for column, (kind, rate) in place.items() if kind == "none"]
     figures = {}
-    for kind, rates in kinds.items():
+    for kind in dict.fromkeys(kind for kind, _ in place.values()):
         columns = {column: rate for column, (other, rate) in place.items() if other == kind}
         columns |= dict.fromkeys(clean, 0.0)
         if kind == "none" or len(set(columns.values())) < 2:

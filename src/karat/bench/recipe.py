@@ -10,7 +10,9 @@
     seeds: [0, 1, 2]
     figures: [noise, curves, label_trust]
 
-A row that is a method's name needs nothing else: `gce: {}`. `seeds` and `columns` in a row restrict that row.
+A row that is a method's name needs nothing else: `gce: {}`. `seeds` and `columns` in a row restrict that row;
+`columns: {80% uniform: {algorithm.consistency_weight: 1}}` also gives it settings of its own there. Later settings win:
+the recipe's, the column's, the row's, the row's in that column, those of `--set`.
 """
 
 import fnmatch
@@ -22,14 +24,16 @@ from typing import Any
 
 import yaml
 
+from karat.bench.paper import paper_figure
 from karat.config import Config, flat
 from karat.config_values import make_config
-from karat.errors import UserError, suggestion
+from karat.errors import UserError, choose, suggestion
 from karat.methods import METHODS
 
 FIGURES = ("noise", "curves", "label_trust")
 _TOP = {"title", "note", "paper", "settings", "columns", "rows", "seeds", "figures"}
-_LINE = {"settings", "paper", "seeds", "columns", "title"}
+_COLUMN = {"settings", "paper"}
+_ROW = _COLUMN | {"seeds", "columns"}
 
 
 @dataclass(frozen=True)
@@ -60,18 +64,10 @@ class Recipe:
     path: Path
     title: str
     note: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
     cells: tuple[Cell, ...]
     figures: tuple[str, ...]
-
-    @property
-    def rows(self) -> list[str]:
-        """Return the names of the rows, in order."""
-        return list(dict.fromkeys(cell.row for cell in self.cells))
-
-    @property
-    def columns(self) -> list[str]:
-        """Return the names of the columns, in order."""
-        return list(dict.fromkeys(cell.column for cell in self.cells))
 
     def only(self, patterns: Iterable[str]) -> "Recipe":
         """Keep the cells that one of the patterns names: `ROW`, `ROW/COLUMN` or `ROW/COLUMN/SEED`, with * and ?."""
@@ -83,7 +79,7 @@ class Recipe:
 
     def _matching(self, pattern: str) -> list[Cell]:
         full = pattern + "/*" * (2 - pattern.count("/"))
-        found = [cell for cell in self.cells if fnmatch.fnmatchcase(cell.name, full)]
+        found = [cell for cell in self.cells if cell.name == full or fnmatch.fnmatchcase(cell.name, full)]
         if not found:
             names = [cell.name for cell in self.cells]
             raise UserError(
@@ -97,42 +93,55 @@ def read_recipe(path: Path, overrides: Mapping[str, Any] | None = None) -> Recip
     """Read a recipe and check every cell's settings; `overrides` are settings for all cells."""
     content = _read_yaml(path)
     _check_keys(content, _TOP, f"{path}")
-    rows, columns = _lines(content, "rows", path), _lines(content, "columns", path)
+    rows, columns = _lines(content, "rows", _ROW, path), _lines(content, "columns", _COLUMN, path)
     seeds = _seeds(content.get("seeds", [0]), path)
-    figures = tuple(content.get("figures", ()))
-    for figure in figures:
-        if figure not in FIGURES:
-            raise UserError(f"{path} asks for the figure '{figure}': choose from {', '.join(FIGURES)}.")
+    common, common_paper = _mapping(content, "settings", f"{path}"), _mapping(content, "paper", f"{path}")
     cells = []
     for row_name, row in rows.items():
-        shown = row.get("columns", list(columns))
-        unknown = [name for name in shown if name not in columns]
-        if unknown:
-            raise UserError(f"Row {row_name} of {path} names the column '{unknown[0]}': it has {', '.join(columns)}.")
-        row_settings = row.get("settings", {})
+        shown = _columns_of(row_name, row, columns, path)
+        row_settings = _mapping(row, "settings", f"'{row_name}' in {path}")
         if "method" not in flat(row_settings) and row_name in METHODS:
             row_settings = {"method": row_name, **row_settings}
-        for column_name in shown:
+        for column_name, own_settings in shown.items():
             column = columns[column_name]
-            settings = _merged(content.get("settings", {}), column.get("settings", {}), row_settings, overrides or {})
-            paper = {**content.get("paper", {}), **column.get("paper", {}), **row.get("paper", {})}
+            where = f"{path}, row {row_name}, column {column_name}"
+            settings = _merged(common, column.get("settings", {}), row_settings, own_settings, overrides or {})
+            paper = {**common_paper, **column.get("paper", {}), **row.get("paper", {})}
+            _check_paper(paper, where)
+            config = _config(settings, where)
             for seed in _seeds(row.get("seeds", seeds), path):
-                try:
-                    config = make_config({**settings, "seed": seed})
-                except UserError as error:
-                    raise UserError(f"{path}, row {row_name}, column {column_name}: {error}") from error
-                cells.append(Cell(row_name, column_name, seed, config, paper))
+                cells.append(Cell(row_name, column_name, seed, replace(config, seed=seed), paper))
     _check_folders(cells, path)
     # All cells of the first seed come first: an unfinished table is whole for some seeds.
     cells.sort(key=lambda cell: seeds.index(cell.seed) if cell.seed in seeds else len(seeds) + cell.seed)
-    return Recipe(path, str(content.get("title", path.stem)), str(content.get("note", "")), tuple(cells), figures)
+    return Recipe(
+        path=path,
+        title=str(content.get("title", path.stem)),
+        note=str(content.get("note", "")).strip(),
+        rows=tuple(rows),
+        columns=tuple(name for name in columns if any(cell.column == name for cell in cells)),
+        cells=tuple(cells),
+        figures=_figures(content.get("figures", []), path),
+    )
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose mappings name nothing twice: PyYAML would keep the last row of a name and drop the first."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        names = [key.value for key, _ in node.value]
+        for name in names:
+            if names.count(name) > 1:
+                raise yaml.MarkedYAMLError(None, None, f"'{name}' stands twice", node.start_mark)
+        return node
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"There is no recipe {path}: the recipes are YAML files, see the folder recipes/.")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a SafeLoader
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not a YAML file ({' '.join(str(error).split())}): mend it there.") from error
     if not isinstance(content, dict):
@@ -140,18 +149,60 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def _lines(content: Mapping[str, Any], part: str, path: Path) -> dict[str, dict[str, Any]]:
+def _lines(content: Mapping[str, Any], part: str, legal: set[str], path: Path) -> dict[str, dict[str, Any]]:
     lines = content.get(part)
     if not isinstance(lines, dict) or not lines:
         raise UserError(f"{path} has no {part}: give it `{part}:` with a name and settings in each line.")
     lines = {str(name): line or {} for name, line in lines.items()}
     for name, line in lines.items():
+        where = f"'{name}' in {path}"
         if not isinstance(line, dict):
             raise UserError(f"{part} of {path}: '{name}' is a plain value, give it {{settings: ...}}.")
-        _check_keys(line, _LINE, f"'{name}' in {path}")
+        _check_keys(line, legal, where)
+        for key in ("settings", "paper"):
+            _mapping(line, key, where)
         if "/" in name:
             raise UserError(f"{part} of {path}: the name '{name}' must not have a slash.")
     return lines
+
+
+def _columns_of(name: str, row: Mapping[str, Any], columns: Mapping[str, Any], path: Path) -> dict[str, dict[str, Any]]:
+    """Return the columns in which a row has cells, each with the settings that the row has there alone."""
+    shown = row.get("columns", list(columns))
+    if not isinstance(shown, (list, dict)) or not shown:
+        raise UserError(f"Row {name} of {path} has the columns '{shown}': write a list of their names.")
+    for column in shown:
+        if str(column) not in columns:
+            raise UserError(f"Row {name} of {path} names the column '{column}': it has {', '.join(columns)}.")
+    if isinstance(shown, list):
+        return {str(column): {} for column in shown}
+    return {str(column): _mapping(shown, column, f"'{name}' in {path}") for column in shown}
+
+
+def _mapping(content: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
+    found = content.get(key, {})
+    if not isinstance(found, dict):
+        raise UserError(f"{where}: '{key}' is {found}, give it `name: value` lines, or leave it out.")
+    return found
+
+
+def _config(settings: Mapping[str, Any], where: str) -> Config:
+    if "seed" in settings:
+        raise UserError(f"{where}: the setting seed has no effect in a recipe, write `seeds: [{settings['seed']}]`.")
+    try:
+        config = make_config(settings)
+        choose("method", config.method, METHODS)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    return config
+
+
+def _check_paper(paper: Mapping[str, Any], where: str) -> None:
+    """Refuse a mistake in `paper` now, and not when the runs are done."""
+    try:
+        paper_figure(paper)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
 
 
 def _check_keys(content: Mapping[str, Any], legal: set[str], where: str) -> None:
@@ -161,9 +212,20 @@ def _check_keys(content: Mapping[str, Any], legal: set[str], where: str) -> None
 
 
 def _seeds(seeds: Any, path: Path) -> list[int]:
-    if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) for seed in seeds):
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
         raise UserError(f"The seeds of {path} are {seeds}: write a list of whole numbers, such as [0, 1, 2].")
+    if len(set(seeds)) < len(seeds):
+        raise UserError(f"The seeds of {path} are {seeds}: write each of them once.")
     return seeds
+
+
+def _figures(figures: Any, path: Path) -> tuple[str, ...]:
+    if not isinstance(figures, list):
+        raise UserError(f"The figures of {path} are '{figures}': write a list, such as [{FIGURES[0]}].")
+    for figure in figures:
+        if figure not in FIGURES:
+            raise UserError(f"{path} asks for the figure '{figure}': choose from {', '.join(FIGURES)}.")
+    return tuple(figures)
 
 
 def _merged(*parts: Mapping[str, Any]) -> dict[str, Any]:

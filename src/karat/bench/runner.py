@@ -14,12 +14,12 @@ import torch
 from rich.console import Console
 
 from karat.bench.recipe import Cell, Recipe
-from karat.config import config_as_dict
+from karat.config import config_as_dict, flat
 from karat.config_values import make_config
 from karat.errors import UserError
 from karat.training.progress import Progress
 from karat.training.run import train_run
-from karat.training.run_folder import check_same_config, read_config_values
+from karat.training.run_folder import read_config_values
 
 logger = logging.getLogger("karat")
 
@@ -29,12 +29,10 @@ def run_recipe(recipe: Recipe, folder: Path, jobs: int | None = None, console: C
 
     Every process computes with one thread: on a few cores several runs at once are faster than one with all.
     """
-    for cell in recipe.cells:
-        _check_cell(cell, folder)
     waiting = [cell for cell in recipe.cells if not is_finished(cell, folder)]
     if not waiting:
         return []
-    jobs = min(jobs or default_jobs(), len(waiting))
+    jobs = min(jobs or default_jobs(recipe), len(waiting))
     failures: list[str] = []
     done = len(recipe.cells) - len(waiting)
     context = multiprocessing.get_context("spawn")  # fork and torch's threads do not go together
@@ -62,10 +60,10 @@ def run_recipe(recipe: Recipe, folder: Path, jobs: int | None = None, console: C
                         failures.append(f"{cell.name}: {error}")
                         progress.advance()
         finally:
-            pool.shutdown(wait=not waiting and not running, cancel_futures=True)
-            if waiting or running:
-                for process in (getattr(pool, "_processes", None) or {}).values():
+            if waiting or running:  # stopped: without this, Python would wait for the runs that have begun
+                for process in list((pool._processes or {}).values()):
                     process.terminate()
+            pool.shutdown(cancel_futures=True)
     return failures
 
 
@@ -74,16 +72,27 @@ def is_finished(cell: Cell, folder: Path) -> bool:
     return (folder / cell.folder / "results.json").exists()
 
 
-def default_jobs() -> int:
-    """Return the number of cores that this process may use."""
+def default_jobs(recipe: Recipe) -> int:
+    """Return how many runs at once are wise: one on a GPU, else one on each core that this process may use."""
+    if torch.cuda.is_available() and any(cell.config.training.device != "cpu" for cell in recipe.cells):
+        return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _check_cell(cell: Cell, folder: Path) -> None:
-    stored = folder / cell.folder / "config.yaml"
-    if stored.exists():
-        config = make_config(read_config_values(stored))
-        check_same_config(config_as_dict(config), config_as_dict(cell.config), stored.parent)
+def check_cells(recipe: Recipe, folder: Path) -> None:
+    """Refuse a folder with cells of other settings: one table must not mix them."""
+    for cell in recipe.cells:
+        stored = folder / cell.folder / "config.yaml"
+        if not stored.exists():
+            continue
+        before = flat(config_as_dict(make_config(read_config_values(stored))))
+        now = flat(config_as_dict(cell.config))
+        different = [f"{key} was {before[key]} and is now {now[key]}" for key in now if before[key] != now[key]]
+        if different:
+            raise UserError(
+                f"{cell.name} was run with other settings in {stored.parent} ({'; '.join(different)}): "
+                "choose another folder with --out, or delete that one."
+            )
 
 
 def _run_cell(cell: Cell, folder: Path) -> float:

@@ -41,6 +41,7 @@ def read_results(recipe: Recipe, folder: Path) -> pd.DataFrame:
                 "seconds": found["seconds"],
                 "paper": None if figure is None else figure.accuracy,
                 "paper_std": None if figure is None else figure.std,
+                "paper_top5": None if figure is None else figure.top5,
                 "only": cell.name,
             }
         )
@@ -113,5 +114,5 @@ def _paper(recipe: Recipe, row: str, column: str) -> str:
     figure = None if cell is None else paper_figure(cell.paper)
     if figure is None:
         return ""
-    spread = "" if figure.std is None else f" ± {figure.std:.1f}"
-    return f" (paper {figure.accuracy:.1f}{spread})"
+    spread = "" if figure.std is None else f" ± {figure.std}"
+    return f" (paper {figure.accuracy}{spread})"  # with the paper's own digits: 93.7 or 64.43

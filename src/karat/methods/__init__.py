@@ -106,4 +106,5 @@ def make_method(name: str, task: Task, settings: Any) -> Method:
 
 def settings_of(name: str, methods: MethodSettings, algorithm: AlgorithmSettings) -> Any:
     """Return the settings that a method's calls get: its own, or those of Algorithm 1."""
+    choose("method", name, METHODS)
     return getattr(methods, name, algorithm)

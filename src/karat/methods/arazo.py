@@ -90,5 +90,6 @@ def wrong_probability(losses: Tensor) -> Tensor:
     """
     low, high = losses.double().quantile(0.05), losses.double().quantile(0.95)
     scaled = ((losses - low) / (high - low).clamp(min=1e-6)).clamp(1e-3, 1 - 1e-3)
-    mixture = fit_beta_mixture(scaled[(losses >= low) & (losses <= high)])
+    inner = scaled[(losses >= low) & (losses <= high)]
+    mixture = fit_beta_mixture(inner if len(inner) else scaled)  # of two losses none is between the percentiles
     return upper_posterior(mixture, scaled).clamp(1e-4, 1 - 1e-4).float()

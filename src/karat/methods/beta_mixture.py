@@ -10,7 +10,7 @@ BORDER = 1e-4
 
 
 class BetaMixture(NamedTuple):
-    """Two components, the one with the lower mean first: `Σ_k share_k · Beta(alpha_k, beta_k)`."""
+    """Two components, the one of the lower values first: `Σ_k share_k · Beta(alpha_k, beta_k)`."""
 
     alphas: Tensor
     betas: Tensor
@@ -23,27 +23,28 @@ class BetaMixture(NamedTuple):
 
 
 def fit_beta_mixture(values: Tensor, iterations: int = 10) -> BetaMixture:
-    """Fit the mixture to values in [0, 1]: start from Beta(1, 2) and Beta(2, 1), then weighted moments.
+    """Fit the mixture to values in [0, 1], starting from their lower and upper half of the interval.
 
     With mean m and variance v of the values, weighted by a component's responsibilities, the method of moments gives
-    `α = m·(m(1−m)/v − 1)` and `β = (1−m)·(m(1−m)/v − 1)`.
+    `α = m·(m(1−m)/v − 1)` and `β = (1−m)·(m(1−m)/v − 1)`. Arazo et al. start from Beta(1, 2) and Beta(2, 1), from where
+    ten iterations often miss the smaller component.
     """
     x = values.double().clamp(BORDER, 1 - BORDER)
-    mixture = BetaMixture(*torch.tensor([[1.0, 2.0], [2.0, 1.0], [0.5, 0.5]], dtype=torch.float64))
+    responsibilities = torch.stack([x <= 0.5, x > 0.5]).double()
     for _ in range(iterations):
-        responsibilities = _responsibilities(mixture, x).clamp(min=1e-12)
+        responsibilities = responsibilities.clamp(min=1e-6)  # a component that nothing belongs to keeps its moments
         total = responsibilities.sum(dim=1)
         mean = (responsibilities * x).sum(dim=1) / total
         variance = (responsibilities * (x - mean[:, None]).square()).sum(dim=1) / total
         # Equal values have no variance; two values at the borders have more than any beta distribution.
         concentration = (mean * (1 - mean) / variance.clamp(min=1e-6) - 1).clamp(min=1e-2)
         mixture = BetaMixture(mean * concentration, (1 - mean) * concentration, total / total.sum())
-    order = mixture.means.argsort()
-    return BetaMixture(mixture.alphas[order], mixture.betas[order], mixture.shares[order])
+        responsibilities = _responsibilities(mixture, x)
+    return mixture
 
 
 def upper_posterior(mixture: BetaMixture, values: Tensor) -> Tensor:
-    """Return the probability that a value is of the component with the higher mean.
+    """Return the probability that a value is of the component of the higher values.
 
     Above the value where it is highest it does not fall again: the tail of a broad lower component may else win there.
     """

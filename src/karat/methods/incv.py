@@ -87,7 +87,7 @@ class Incv(Method):
         if number < 2 * settings.rounds:
             rows = rows | ((self.status == CANDIDATE) & (self.half == number % 2))
         if not rows.any():  # nothing selected: all that is left is to believe every label
-            self.status = torch.full_like(self.status, SELECTED)
+            self.status = self.verdict = torch.full_like(self.status, SELECTED)
             return None
         return rows.nonzero().flatten()
 
@@ -96,8 +96,8 @@ class Incv(Method):
         inputs, labels, count = batch.noisy_inputs, batch.given_labels, len(batch.rows)
         if batch.progress.phase < 2 * settings.rounds:
             return supervised(learner, batch, AlgorithmSettings(), generator)
-        if batch.progress.share >= settings.candidates_after:
-            rows = self._some_candidates(count, generator)
+        rows = self._some_candidates(count, generator)
+        if len(rows) > 0 and batch.progress.share >= settings.candidates_after:
             inputs = torch.cat([inputs, self.task.noisy_inputs(rows).to(inputs)])
             labels = torch.cat([labels, self.task.given_labels[rows].to(labels)])
         forgotten = noise_among_selected(self.noise_rate, self.task.classes) * ramp(batch.progress, 0.0, settings.ramp)

@@ -13,7 +13,7 @@ from karat.methods.arazo import Arazo, ArazoSettings, wrong_probability
 from karat.methods.mixing import beta_factors
 from karat.methods.step import Progress
 
-WARM, AFTER = Progress(0, 100, 10), Progress(50, 100, 10)
+WARM, AFTER = Progress(0, 100, 10), Progress(90, 100, 10)
 
 
 def draws(count, seed=0):
@@ -78,7 +78,8 @@ def test_high_losses_are_wrong_labels():
 
 
 def test_losses_are_modelled_after_the_warm_up_only():
-    method, own, settings = Arazo(task(), ArazoSettings()), learner(network()), ArazoSettings()
+    settings = ArazoSettings(warm_up=0.3)
+    method, own = Arazo(task(), settings), learner(network())
     method.begin_epoch(Progress(20, 100, 10), own, settings, torch.Generator())
     assert (method.wrong == 0).all()
     method.begin_epoch(Progress(30, 100, 10), own, settings, torch.Generator())

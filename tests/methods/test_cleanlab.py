@@ -73,12 +73,17 @@ def test_clear_issues_are_found():
 
 
 def test_no_class_is_left_without_an_example():
-    """The only example labelled 2 is surely a 0; it is kept, and so is a class that nobody has (3)."""
-    probabilities = torch.tensor([[0.97, 0.01, 0.01, 0.01]] * 10 + [[0.01, 0.97, 0.01, 0.01]] * 10)
-    given = torch.tensor([0] * 9 + [2] + [1] * 10)
-    assert not issues(given, probabilities)[9]
-    two = torch.tensor([0] * 8 + [2] * 2 + [1] * 10)
-    assert set(two[~issues(two, probabilities)].tolist()) == {0, 1, 2}
+    """Both examples labelled 0 look like other classes, and without the lower bound both would be dropped."""
+    given = torch.tensor([2, 1, 1, 0, 1, 1, 2, 0])
+    scores = [[2, 3, 2], [1, 1, 1], [2, 1, 1], [1, 2, 3], [1, 1, 3], [1, 3, 2], [1, 3, 1], [2, 3, 1]]
+    cubes = torch.tensor(scores).double() ** 3
+    dropped = issues(given, cubes / cubes.sum(dim=1, keepdim=True))
+    assert not dropped[[3, 7]].all()
+
+
+def test_a_class_that_no_label_names_is_no_mistake():
+    probabilities = torch.tensor([[0.97, 0.01, 0.02]] * 10 + [[0.01, 0.97, 0.02]] * 10)
+    assert not issues(torch.arange(2).repeat_interleave(10), probabilities).any()
 
 
 def test_last_phase_drops_the_issues():

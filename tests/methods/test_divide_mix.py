@@ -14,7 +14,7 @@ from karat.methods.gaussian_mixture import clean_probability
 from karat.methods.mixing import beta_factors
 from karat.methods.step import Progress
 
-AFTER = Progress(50, 100, 10)
+AFTER = Progress(90, 100, 10)
 
 
 def other_network():
@@ -81,7 +81,7 @@ def test_an_empty_part_is_no_obstacle(clean):
 
 
 def test_each_network_is_divided_by_its_own_losses():
-    settings = DivideMixSettings()
+    settings = DivideMixSettings(warm_up=0.2)
     method, own = make(settings), learner(network())
     method.begin_epoch(Progress(10, 100, 10), own, settings, torch.Generator())
     assert (method.clean == 1).all()

@@ -16,7 +16,7 @@ def given_probability(module, data):
 def test_step_descends_the_formula():
     module, data = network(), batch()
     expected = stepped(module, lambda bare: ((1 - given_probability(bare, data) ** 0.7) / 0.7).mean())
-    gce(learner(module), data, GceSettings(), torch.Generator())
+    gce(learner(module), data, GceSettings(0.7), torch.Generator())
     torch.testing.assert_close(module.state_dict(), expected)
 
 

@@ -88,7 +88,8 @@ def test_candidates_are_kept_without_removal():
 
 
 def test_phases_share_the_run():
-    shares = [phase.share for phase in Incv(task(), IncvSettings()).phases(IncvSettings())]
+    settings = IncvSettings(rounds=2, fold_share=0.1)
+    shares = [phase.share for phase in Incv(task(), settings).phases(settings)]
     assert shares == pytest.approx([0.1] * 4 + [0.6])
 
 
@@ -108,11 +109,11 @@ def test_candidates_join_later_and_only_batch_rows_are_reported():
 
 
 def test_a_half_is_trained_plainly():
-    settings = IncvSettings()
+    settings = IncvSettings(rounds=2, fold_share=0.1)
     method, own = Incv(task(), settings), learner(network())
     before = copy.deepcopy(method.partner.network.module.state_dict())
     result = method.step(own, batch(10, Progress(0, 10, 2, phase=3)), settings, torch.Generator())
-    assert result.weights is None
+    assert torch.equal(result.weights, torch.full((10,), 0.1))
     torch.testing.assert_close(method.partner.network.module.state_dict(), before, rtol=0, atol=0)
 
 
@@ -136,7 +137,7 @@ def test_state_survives():
     assert restored.noise_rate == method.noise_rate >= 0
 
 
-@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"fold_share": 0.25}, {"ramp": -1}, {"candidates_after": 2}])
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"fold_share": 0.5}, {"ramp": -1}, {"candidates_after": 2}])
 def test_impossible_settings_are_refused(wrong):
     with pytest.raises(UserError, match=f"methods.incv.{next(iter(wrong))} is"):
         IncvSettings(**wrong)

@@ -9,7 +9,7 @@ from karat.errors import UserError
 from karat.methods.loss_correction import LossCorrection, LossCorrectionSettings
 from karat.methods.step import Progress
 
-SETTINGS = LossCorrectionSettings()
+SETTINGS = LossCorrectionSettings(anchor_rank=0.3)
 
 
 def in_phase(phase):

@@ -1,7 +1,8 @@
 """What a recipe would cost here: two steps of each kind of cell on random data of the real size, then nothing.
 
-The batch is small (2 and 4 examples of each kind), so that any network fits; memory and time grow linearly with it and
-are extrapolated to the real batch. Passes over the whole set once an epoch, which some methods make, are not counted.
+The batch is small (2 and 6 examples of each kind), so that any network fits; memory and processor time grow linearly
+with it and are extrapolated to the real batch. Passes over the whole set once an epoch, which some methods make, are
+not counted.
 """
 
 import math
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,7 +21,7 @@ except ImportError:  # not a Unix: memory is not measured there
     resource = None  # type: ignore[assignment]
 
 from karat.bench.recipe import Cell, Recipe
-from karat.config import Config, NoiseSettings
+from karat.config import Config, NoiseSettings, OptimizerSettings
 from karat.data.examples import Dataset, Examples
 from karat.data.noise import NoisyLabels
 from karat.data.prepare import NoisyTask
@@ -28,7 +29,8 @@ from karat.errors import UserError
 from karat.training.run import task_of
 from karat.training.trainer import Trainer, default_batch_size
 
-BATCHES = (2, 4)
+BATCHES = (2, 6)
+_WEIGHTS = ("relabelled_weight", "mixed_trusted_weight", "mixed_noisy_weight", "consistency_weight")
 
 
 class Size(NamedTuple):
@@ -50,6 +52,14 @@ SIZES = {
     "clothing1m": Size((3, 224, 224), 14, 1_000_000),
     "food101n": Size((3, 224, 224), 101, 310_009),
 }
+
+
+class Measured(NamedTuple):
+    """What one small batch took."""
+
+    seconds: float
+    gigabytes: float
+    parameters: int
 
 
 @dataclass(frozen=True)
@@ -74,48 +84,50 @@ class Cost:
 
 
 def dry_run(recipe: Recipe, report: Callable[[Cost], None]) -> list[Cost]:
-    """Measure each kind of cell (method, network, data, batch) once, in a process of its own; report each."""
+    """Measure each kind of cell (method, network, data, batch) once; report each."""
     costs = []
     for cells in _kinds(recipe.cells):
-        # A new process each: the peak memory of a process never falls.
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            costs.append(pool.submit(measure, cells).result())
+        costs.append(_cost(cells))
         report(costs[-1])
     return costs
 
 
-def measure(cells: tuple[Cell, ...]) -> Cost:
-    """Take the steps of one kind of cell with two small batches, and extrapolate to its real one."""
-    config = cells[0].config
+def measure(config: Config, count: int) -> Measured:
+    """Take the steps of one kind of cell with `count` examples of each kind."""
     torch.set_num_threads(1)
+    trainer = _trainer(config, size_of(config), count)
+    times = []
+    while not trainer.finished:
+        step_began = time.process_time()  # of this process alone: others on the same cores do not count
+        trainer.train_step()
+        times.append(time.process_time() - step_began)
+    parameters = sum(p.numel() for p in trainer.learner.network.module.parameters())
+    return Measured(max(times[1:]), _peak_gigabytes(), parameters)  # the first step also warms up
+
+
+def _cost(cells: tuple[Cell, ...]) -> Cost:
+    """Measure one kind of cell with two small batches, and extrapolate to its real one."""
+    config = cells[0].config
     size = size_of(config)
     noisy = max(size.examples - size.classes * config.data.trusted_per_class, 1)
     batch = config.training.batch_size or default_batch_size(noisy)
-    steps = config.training.steps or config.training.epochs * math.ceil(noisy / batch)
-    seconds, peaks, parameters = [], [], 0
     began = time.monotonic()
+    measured = []
     for count in BATCHES:
-        trainer = _trainer(config, size, count)
-        times = []
-        while not trainer.finished:
-            step_began = time.monotonic()
-            trainer.train_step()
-            times.append(time.monotonic() - step_began)
-        seconds.append(max(times[1:]))  # the first step also warms up
-        peaks.append(_peak_gigabytes())
-        parameters = sum(p.numel() for p in trainer.learner.network.module.parameters())
-        del trainer
+        # A new process each: the peak memory of a process never falls, and what is freed may stay with it.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            measured.append(pool.submit(measure, config, count).result())
     return Cost(
         tuple(cell.name for cell in cells),
         config.method,
         config.model,
         size,
         batch,
-        steps,
-        parameters,
+        config.training.steps or config.training.epochs * math.ceil(noisy / batch),
+        measured[-1].parameters,
         time.monotonic() - began,
-        max(_extrapolated(seconds, batch), seconds[-1]),
-        max(_extrapolated(peaks, batch), peaks[-1]),
+        _extrapolated([one.seconds for one in measured], batch),
+        _extrapolated([one.gigabytes for one in measured], batch),
     )
 
 
@@ -174,12 +186,22 @@ def _trainer(config: Config, size: Size, batch: int) -> Trainer:
 
 
 def _kinds(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
-    """Group the cells that cost the same: all but seed, noise and trusted examples are equal."""
+    """Group the cells that cost the same: they differ in seed, noise, trusted examples, rates and weights of losses."""
     kinds: dict[Config, list[Cell]] = {}
     for cell in cells:
-        data = replace(cell.config.data, trusted_per_class=10)
-        noise = NoiseSettings()
-        kinds.setdefault(replace(cell.config, seed=0, noise=noise, data=data), []).append(cell)
+        config = cell.config
+        weights: dict[str, Any] = {
+            name: float(getattr(config.algorithm, name) > 0) for name in _WEIGHTS
+        }  # 0 spares work
+        kind = replace(
+            config,
+            seed=0,
+            data=replace(config.data, trusted_per_class=10),
+            noise=NoiseSettings(),
+            algorithm=replace(config.algorithm, **weights),
+            optimizer=OptimizerSettings(config.optimizer.name),
+        )
+        kinds.setdefault(kind, []).append(cell)
     return [tuple(group) for group in kinds.values()]
 
 
@@ -191,7 +213,8 @@ def _extrapolated(values: list[float], batch: int) -> float:
     (low, high), (few, many) = values, BATCHES
     if batch <= many:
         return high
-    return high + max(high - low, 0.0) / (many - few) * (batch - many)
+    line = high + max(high - low, 0.0) / (many - few) * (batch - many)
+    return min(line, high * batch / many)  # steeper than in proportion is a measuring error
 
 
 def check_sizes(recipe: Recipe) -> None:

@@ -30,14 +30,15 @@ def write_figures(recipe: Recipe, results: pd.DataFrame, folder: Path) -> list[P
 
 
 def _over_noise(recipe: Recipe, results: pd.DataFrame) -> dict[str, Figure]:
-    """Draw accuracy over the noise ratio, one figure for each kind of noise with two ratios or more."""
+    """Draw accuracy over the noise ratio, one figure for each kind of noise with two finished ratios or more."""
     place = {cell.column: (cell.config.noise.kind, cell.config.noise.rate) for cell in recipe.cells}
     clean = [column for column, (kind, rate) in place.items() if kind == "none"]
     figures = {}
     for kind in dict.fromkeys(kind for kind, _ in place.values()):
         columns = {column: rate for column, (other, rate) in place.items() if other == kind}
         columns |= dict.fromkeys(clean, 0.0)
-        if kind == "none" or len(set(columns.values())) < 2:
+        finished = {rate for column, rate in columns.items() if column in set(results["column"])}
+        if kind == "none" or len(finished) < 2:
             continue
         figure, axes = new_figure(f"{recipe.title}: accuracy over {kind} noise", "noise ratio")
         for number, row in enumerate(recipe.rows):

@@ -9,12 +9,13 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
 
 from karat.bench.recipe import Cell, Recipe
-from karat.config import config_as_dict, flat
+from karat.config import Config, config_as_dict, flat
 from karat.config_values import make_config
 from karat.errors import UserError
 from karat.training.progress import Progress

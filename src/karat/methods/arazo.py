@@ -25,7 +25,7 @@ class ArazoSettings:
         prior_weight: weight of the penalty that pulls the mean prediction to equal shares of all classes (paper: 1).
     """
 
-    warm_up: float = 0.3
+    warm_up: float = 0.6
     mixup: float = 32.0
     prior_weight: float = 1.0
 

@@ -86,15 +86,12 @@ def random_folds(labels: Tensor, folds: int, generator: torch.Generator) -> Tens
 
 
 def issues(given_labels: Tensor, probabilities: Tensor) -> Tensor:
-    """Return which labels confident learning calls wrong; the best example of each class is never called so."""
+    """Return which labels confident learning calls wrong; every class keeps an example at least."""
     from cleanlab.filter import find_label_issues
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # classes with few examples are kept below
-        found = find_label_issues(given_labels.numpy(), probabilities.double().numpy(), n_jobs=1)
-    dropped = torch.from_numpy(found)
-    quality = probabilities.gather(1, given_labels[:, None]).squeeze(1)
-    for label in given_labels.unique():
-        members = (given_labels == label).nonzero().squeeze(1)
-        dropped[members[quality[members].argmax()]] = False
-    return dropped
+        warnings.simplefilter("ignore")  # that a class has too few examples to drop one is no news to the user
+        found = find_label_issues(
+            given_labels.numpy(), probabilities.double().numpy(), min_examples_per_class=1, n_jobs=1
+        )
+    return torch.from_numpy(found)

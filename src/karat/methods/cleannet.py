@@ -17,14 +17,16 @@ class CleanNetSettings:
     """Choices of the CleanNet-style method.
 
     Attributes:
-        warm_up: share of the run in which every example counts the same (the paper: a classifier trained before).
+        warm_up: share of the run in which all examples count the same (the paper starts from a trained classifier).
     """
 
-    warm_up: float = 0.2
+    # digits, 80% redrawn, 20 epochs, seed 11: 71.8% with 0.4, 63.6% with 0.2, 65.2% with 0.6 (plain training: 67.2%);
+    # with 40% redrawn all are within a point of 97%
+    warm_up: float = 0.4
 
     def __post_init__(self) -> None:
         if not 0 <= self.warm_up < 1:
-            raise UserError(f"methods.cleannet.warm_up is {self.warm_up}: write a share of the run, such as 0.2.")
+            raise UserError(f"methods.cleannet.warm_up is {self.warm_up}: write a share of the run, such as 0.4.")
 
 
 def prototype_weights(features: Tensor, labels: Tensor, trusted: Tensor, trusted_labels: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ class CoTeachingSettings:
 
     forget_rate: float | None = None
     ramp: float = 0.1
-    warm_up: float = 0.2
+    warm_up: float = 0.4
 
     def __post_init__(self) -> None:
         if self.forget_rate is not None and not 0 <= self.forget_rate < 1:

@@ -39,7 +39,7 @@ class DivideMixSettings:
         ramp: share of the run, after the warm-up, over which that weight rises (paper: 16 of 300 epochs).
     """
 
-    warm_up: float = 0.15
+    warm_up: float = 0.4
     entropy_penalty: bool = False
     threshold: float = 0.5
     temperature: float = 0.5

@@ -14,10 +14,12 @@ class GceSettings:
     """Choices of generalised cross-entropy.
 
     Attributes:
-        exponent: q of the loss; near 0 it is cross-entropy, at 1 the mean absolute error (their paper: 0.7).
+        exponent: q of the loss; near 0 it is cross-entropy, at 1 the mean absolute error. Larger learns slower (their
+            paper: 0.7; digits, 20 epochs, one seed, 40% and 80% uniform noise: 0.4 gives 98% and 55%, 0.7 gives 93% and
+            26%).
     """
 
-    exponent: float = 0.7
+    exponent: float = 0.4
 
     def __post_init__(self) -> None:
         if not 0 < self.exponent <= 1:

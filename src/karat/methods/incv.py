@@ -32,8 +32,8 @@ class IncvSettings:
             (paper: 40 of 200 epochs, 80 where more than 60% of the labels are wrong).
     """
 
-    rounds: int = 2
-    fold_share: float = 0.1
+    rounds: int = 1
+    fold_share: float = 0.25
     remove: bool = True
     ramp: float = 0.05
     candidates_after: float = 0.2
@@ -95,7 +95,8 @@ class Incv(Method):
         """Train plainly on a half, or both networks on the selected examples and, later, the candidates."""
         inputs, labels, count = batch.noisy_inputs, batch.given_labels, len(batch.rows)
         if batch.progress.phase < 2 * settings.rounds:
-            return supervised(learner, batch, AlgorithmSettings(), generator)
+            plain = supervised(learner, batch, AlgorithmSettings(), generator)
+            return plain._replace(weights=torch.full((count,), 1 / count, device=inputs.device))
         rows = self._some_candidates(count, generator)
         if len(rows) > 0 and batch.progress.share >= settings.candidates_after:
             inputs = torch.cat([inputs, self.task.noisy_inputs(rows).to(inputs)])

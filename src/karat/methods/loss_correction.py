@@ -22,11 +22,11 @@ class LossCorrectionSettings:
             twice for the full length).
         anchor_rank: place of a class's anchor among its most confident examples, as a share of an average class; 0 is
             the surest of all (their paper: the 97th percentile of all examples on CIFAR-10, which is 0.3, and 0 on
-            CIFAR-100).
+            CIFAR-100; digits, 20 epochs, one seed, 40% uniform noise: 0 gives 90%, 0.3 gives 86%).
     """
 
     estimation_share: float = 0.4
-    anchor_rank: float = 0.3
+    anchor_rank: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.estimation_share < 1:

@@ -26,6 +26,8 @@ class MentorNetSettings:
     burn_in: float = 0.2
     percentile: float = 0.75
     percentile_decay: float = 0.95
+    # digits, 80% redrawn, 20 epochs, seed 11: 74.5% with 0.01, 67.4% with 0.003, 65.6% with 0.03 (plain training:
+    # 67.2%); with 40% redrawn 96.8%, 97.4% and 96.2% (plain: 95.8%)
     rate: float = 0.01
 
     def __post_init__(self) -> None:
@@ -89,7 +91,7 @@ class MentorNet(Method):
         self, learner: Learner, batch: Batch, settings: MentorNetSettings, generator: torch.Generator
     ) -> StepResult:
         """Weight the noisy examples, take the student's step, then the mentor's."""
-        # Before the student's step, whose in-place update would spoil nothing but the comparison.
+        # Both passes see the same student, and `at` leaves BatchNorm's statistics to the noisy one.
         trusted_inputs = learner.augmentation.weak(batch.trusted_inputs, generator)
         with torch.no_grad():
             trusted_logits = learner.network.at(learner.network.trainable(), trusted_inputs)

@@ -20,20 +20,22 @@ class SelfLearningSettings:
     """Choices of deep self-learning.
 
     Attributes:
-        warm_up: share of the run before the labels are corrected.
+        warm_up: share of the run before the labels are corrected (the paper starts from a pretrained network).
         corrected_weight: α, the weight of the corrected label; the given one has 1 − α.
         prototypes: p, how many examples stand for a class.
         sample: m, how many random examples of a class the prototypes are chosen from (paper: 1280).
     """
 
-    warm_up: float = 0.2
+    # digits, 40% redrawn, 20 epochs, seed 11: 97.2% with 0.4, 96.2% with 0.2, 97.0% with 0.6 (plain training: 95.8%);
+    # with 80% redrawn 51.5%, 36.0% and 42.1% (plain: 67.2%): there the corrected labels are mostly wrong
+    warm_up: float = 0.4
     corrected_weight: float = 0.5
     prototypes: int = 8
     sample: int = 320
 
     def __post_init__(self) -> None:
         if not 0 <= self.warm_up <= 1:
-            raise UserError(f"methods.self_learning.warm_up is {self.warm_up}: write a share of the run, such as 0.2.")
+            raise UserError(f"methods.self_learning.warm_up is {self.warm_up}: write a share of the run, such as 0.4.")
         if not 0 <= self.corrected_weight <= 1:
             raise UserError(
                 f"methods.self_learning.corrected_weight is {self.corrected_weight}: write a number between 0 and 1."

@@ -1,13 +1,14 @@
 """Plain training: every given label is believed."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 
-from karat.algorithm.settings import AlgorithmSettings
 from karat.methods.step import Batch, Learner, StepResult
 
 
-def supervised(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: torch.Generator) -> StepResult:
+def supervised(learner: Learner, batch: Batch, settings: Any, generator: torch.Generator) -> StepResult:
     """Descend the mean cross-entropy of the given labels; the trusted batch is not used."""
     logits = learner.network(learner.augmentation.weak(batch.noisy_inputs, generator))
     loss = F.cross_entropy(logits, batch.given_labels)

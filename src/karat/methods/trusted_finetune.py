@@ -17,11 +17,12 @@ class TrustedFinetuneSettings:
 
     Attributes:
         finetune_share: share of the run for the trusted examples.
-        rate: learning rate of fine-tuning as a multiple of the run's.
+        rate: learning rate of fine-tuning as a multiple of the run's (digits, 20 epochs, one seed, 80% uniform noise: 1
+            gives 90%, 0.1 gives 56%; at 40% noise both 97%).
     """
 
     finetune_share: float = 0.2
-    rate: float = 0.1
+    rate: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.finetune_share < 1:
@@ -30,7 +31,7 @@ class TrustedFinetuneSettings:
                 "such as 0.2."
             )
         if not self.rate > 0:
-            raise UserError(f"methods.trusted_finetune.rate is {self.rate}: write a number above 0, such as 0.1.")
+            raise UserError(f"methods.trusted_finetune.rate is {self.rate}: write a number above 0, such as 1.")
 
 
 class TrustedFinetune(Method):

@@ -147,6 +147,7 @@ def finish_folder(folder: Path, trainer: Trainer, results: dict[str, Any]) -> No
     records = read_metrics(folder / "metrics.jsonl")
     if records:
         save_figure(accuracy_curves({trainer.config.method: records}), folder / "curves")
-    if any("clean_weight_share" in record for record in records):
-        save_figure(coefficient_curves(records), folder / "coefficients")
+    weighed = [record for record in records if "clean_weight_share" in record]  # not in every phase of every method
+    if weighed:
+        save_figure(coefficient_curves(weighed), folder / "coefficients")
     write_text(folder / "results.json", json.dumps(results, indent=2) + "\n")

@@ -16,9 +16,9 @@ PROGRESS = Progress(20, 100, 10)
 
 
 def test_loss():
-    """CE(8 mixed trusted) + ½·(5·CE(20 mixed noisy views) + 20·KL(weak ‖ strong)), half-way up the ramp, pseudo labels squared (τ = ½).
+    """CE(8 mixed trusted) + ½·(5·CE(20 mixed noisy views) + 20·KL(weak ‖ strong)), half-way up the ramp.
 
-    One pass of mixed and un-mixed examples, so that they share their BatchNorm statistics.
+    Pseudo labels are squared (τ = ½); mixed and un-mixed examples pass together and share BatchNorm statistics.
     """
     module, data = network(), batch(10, PROGRESS)
     copied = copy.deepcopy(module)

@@ -10,6 +10,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -116,7 +117,13 @@ def _cost(cells: tuple[Cell, ...]) -> Cost:
     for count in BATCHES:
         # A new process each: the peak memory of a process never falls, and what is freed may stay with it.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            measured.append(pool.submit(measure, config, count).result())
+            try:
+                measured.append(pool.submit(measure, config, count).result())
+            except BrokenProcessPool:
+                raise UserError(
+                    f"A process died while {cells[0].name} was measured, perhaps for lack of memory: "
+                    "choose other cells with --only."
+                ) from None
     return Cost(
         tuple(cell.name for cell in cells),
         config.method,

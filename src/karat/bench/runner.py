@@ -86,14 +86,21 @@ def check_cells(recipe: Recipe, folder: Path) -> None:
         stored = folder / cell.folder / "config.yaml"
         if not stored.exists():
             continue
-        before = flat(config_as_dict(make_config(read_config_values(stored))))
-        now = flat(config_as_dict(cell.config))
-        different = [f"{key} was {before[key]} and is now {now[key]}" for key in now if before[key] != now[key]]
+        before, now = _what_counts(make_config(read_config_values(stored))), _what_counts(cell.config)
+        different = [
+            f"{key} was {before.get(key)} and is now {now.get(key)}" for key in now if before.get(key) != now.get(key)
+        ]
         if different:
             raise UserError(
                 f"{cell.name} was run with other settings in {stored.parent} ({'; '.join(different)}): "
                 "choose another folder with --out, or delete that one."
             )
+
+
+def _what_counts(config: Config) -> dict[str, Any]:
+    """Return the settings without those of other methods: their defaults may change, this run does not."""
+    values = config_as_dict(config)
+    return flat({**values, "methods": {config.method: values["methods"].get(config.method)}})
 
 
 def _run_cell(cell: Cell, folder: Path) -> float:

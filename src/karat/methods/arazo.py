@@ -21,19 +21,19 @@ class ArazoSettings:
 
     Attributes:
         warm_up: share of the run with mixup alone, before the losses are modelled (paper: 105 of 300 epochs).
-        mixup: a of the mixup factors' Beta(a, a) (paper: 32).
+        mixup: a of the mixup factors' Beta(a, a) (paper: 32, which mixes all pairs by halves and learns slowly).
         prior_weight: weight of the penalty that pulls the mean prediction to equal shares of all classes (paper: 1).
     """
 
     warm_up: float = 0.6
-    mixup: float = 32.0
+    mixup: float = 1.0
     prior_weight: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.warm_up <= 1:
             raise UserError(f"methods.arazo.warm_up is {self.warm_up}: write a number between 0 and 1.")
         if not self.mixup > 0:
-            raise UserError(f"methods.arazo.mixup is {self.mixup}: write a number above 0, such as 32.")
+            raise UserError(f"methods.arazo.mixup is {self.mixup}: write a number above 0, such as 1.")
         if not self.prior_weight >= 0:
             raise UserError(f"methods.arazo.prior_weight is {self.prior_weight}: write 0 or more.")
 

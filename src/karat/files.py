@@ -54,9 +54,9 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a folder (made if missing) that this one writes to; a killed process keeps nobody out.
+    """Keep other processes out of a folder (made if missing) that this one writes to.
 
-    An empty folder is left as it was found when the body fails before it wrote anything.
+    A killed process keeps nobody out. A new folder is removed again where the body fails before it wrote anything.
     """
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from karat.bench.dry_run import SIZES, Cost, Size, _extrapolated, _kinds, dry_run, random_task, size_of
+from karat.bench.dry_run import (
+    SIZES,
+    Cost,
+    Size,
+    _extrapolated,
+    _kinds,
+    dry_run,
+    measure,
+    peak_bytes,
+    random_task,
+    size_of,
+)
 from karat.bench.recipe import read_recipe
 from karat.cli import main
 from karat.config import Config, DataSettings, NoiseSettings
@@ -72,14 +83,33 @@ def test_the_command_prints_a_line_a_kind(recipe, tmp_path, capsys, monkeypatch)
 
 
 def test_the_cost_of_the_real_batch_lies_on_a_line_through_the_measured_ones():
-    """Batches of 2 and 6 take 3 and 7 s: 1 s an example and 1 s once, so 150 examples take 151 s.
+    """Batches of 2 and 7 take 3 and 8 s: 1 s an example and 1 s once, so 70 examples take 71 s.
 
-    From 1 and 7 s the line would give 223 s, more than 25 times the 7 s of a batch of 6: at most 175 s.
+    From 1 and 8 s the line would give 96 s, more than ten times the 8 s of a batch of 7: at most 80 s.
     """
-    assert _extrapolated([3.0, 7.0], 150) == 151.0
-    assert _extrapolated([1.0, 7.0], 150) == 175.0
-    assert _extrapolated([7.0, 3.0], 150) == 3.0
-    assert _extrapolated([3.0, 7.0], 6) == 7.0
+    assert _extrapolated([3.0, 8.0], 70) == pytest.approx(71)
+    assert _extrapolated([1.0, 8.0], 70) == 80.0
+    assert _extrapolated([8.0, 3.0], 70) == 3.0
+    assert _extrapolated([3.0, 8.0], 7) == 8.0
+
+
+def test_memory_is_that_of_the_allocations_that_are_alive_together():
+    """100 bytes of parameters stay, two activations of 3 and 1 bytes an example grow; the second one is freed first.
+
+    With 2 and 7 examples the peak is in the update, which takes 100 more; with 70 it is 100 + 210 + 70 before it.
+    """
+    few, many = ([100, 3 * n, n, -n, -3 * n, 100, -100] for n in (2, 7))
+    assert peak_bytes(few, many, 1) == 200
+    assert peak_bytes(few, many, 10) == 380
+
+
+def test_the_memory_of_a_larger_batch_is_foretold():
+    """Of a network of vectors, from batches of 2 and 7 to one of 500, by the profiler's own count."""
+    config = Config("supervised", data=DataSettings("wine", trusted_per_class=5))
+    few, many, truth = (measure(config, count).allocations for count in (2, 7, 500))
+    real = peak_bytes([], truth, 1)
+    assert peak_bytes([], many, 1) < 0.9 * real
+    assert peak_bytes(few, many, 500 / 7) == pytest.approx(real, rel=0.1)
 
 
 def test_sizes_of_data_that_need_not_be_here():

@@ -45,7 +45,7 @@ def batch(count=10, progress=None):
     return Batch(
         everything.noisy_inputs(rows),
         everything.given_labels[rows],
-        everything.trusted_inputs,
+        everything.trusted_inputs(torch.arange(2 * CLASSES)),
         everything.trusted_labels,
         rows,
         progress or Progress(0, 1, 1),
@@ -60,7 +60,7 @@ def task():
     labels = torch.arange(COUNT) % CLASSES
     return Task(
         given_labels=labels,
-        trusted_inputs=trusted,
+        trusted_inputs=lambda rows: trusted[rows],
         trusted_labels=torch.arange(2 * CLASSES) % CLASSES,
         noisy_inputs=lambda rows: inputs[rows],
         classes=CLASSES,

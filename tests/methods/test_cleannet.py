@@ -61,7 +61,7 @@ def test_examples_of_another_class_lose_weight_after_the_warm_up():
     data = replace(
         data,
         given_labels=torch.where(wrong, (labels + 1) % 4, labels),
-        trusted_inputs=centres[data.trusted_labels],
+        trusted_inputs=lambda rows: centres[data.trusted_labels[rows]],
         noisy_inputs=lambda rows: centres[labels[rows]],
     )
     method, settings, ours = CleanNet(data, CleanNetSettings()), CleanNetSettings(warm_up=0.5), learner(network())

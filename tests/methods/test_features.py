@@ -7,7 +7,7 @@ from torch import nn
 
 from karat.algorithm.network import Network
 from karat.errors import UserError
-from karat.methods.features import features_and_logits, trusted_features, whole_set_features
+from karat.methods.features import features_and_logits, features_at
 from karat.models import MLP, SmallResNet
 
 
@@ -62,10 +62,11 @@ def test_whole_sets_are_read_in_evaluation_mode():
     module = ours.network.module
     before = {name: value.clone() for name, value in module.state_dict().items()}
     rows = torch.tensor([5, 1, 2])
-    found, trusted = whole_set_features(ours, data, rows, batch_size=2), trusted_features(ours, data, batch_size=3)
+    found = features_at(ours, data.noisy_inputs, rows, batch_size=2)
+    trusted = features_at(ours, data.trusted_inputs, torch.arange(8), batch_size=3)
     assert module.training
     torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
     body = module[:3].eval()
     torch.testing.assert_close(found, body(data.noisy_inputs(rows)).float())
-    torch.testing.assert_close(trusted, body(data.trusted_inputs).float())
-    assert whole_set_features(ours, data, torch.arange(COUNT)).shape == (COUNT, 16)
+    torch.testing.assert_close(trusted, body(data.trusted_inputs(torch.arange(8))).float())
+    assert features_at(ours, data.noisy_inputs, torch.arange(COUNT)).shape == (COUNT, 16)

@@ -33,7 +33,7 @@ def test_second_phase_descends_the_loss_of_both_sets(settings, weight):
     assert method.begin_phase(1, learner(module), settings, torch.Generator()) is None
 
     module.eval()
-    predictions = module(everything.trusted_inputs).softmax(dim=1).detach()
+    predictions = module(data.trusted_inputs).softmax(dim=1).detach()
     module.train()
     matrix = torch.stack([predictions[everything.trusted_labels == c].mean(dim=0) for c in range(CLASSES)])
     torch.testing.assert_close(method.transition, matrix.float())

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from harness import CLASSES, Jitter, batch, learner, network
 from torch import nn
 
-from harness import CLASSES, Jitter, batch, learner, network
 from karat.algorithm.settings import ALGORITHM_PRESETS, AlgorithmSettings
 from karat.errors import UserError
 from karat.methods import MethodSettings, make_method, settings_of

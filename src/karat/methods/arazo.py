@@ -10,7 +10,7 @@ from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import cross_entropy, one_hot
 from karat.errors import UserError
 from karat.methods.beta_mixture import fit_beta_mixture, upper_posterior
-from karat.methods.method import Method, Task, whole_set_logits
+from karat.methods.method import Method, Task, logits_at
 from karat.methods.mixing import mixed_with_others, uniform_prior_penalty, warming_up
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
@@ -55,7 +55,7 @@ class Arazo(Method):
     ) -> None:
         """Model the losses of all noisy examples, after the warm-up."""
         if not warming_up(progress, settings.warm_up):
-            logits = whole_set_logits(learner, self.task, torch.arange(len(self.task)))
+            logits = logits_at(learner, self.task.noisy_inputs, torch.arange(len(self.task)))
             self.wrong = wrong_probability(F.cross_entropy(logits, self.task.given_labels, reduction="none"))
 
     def step(self, learner: Learner, batch: Batch, settings: ArazoSettings, generator: torch.Generator) -> StepResult:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from karat.errors import UserError
-from karat.methods.method import Method, Phase, Task, whole_set_logits
+from karat.methods.method import Method, Phase, Task, logits_at
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
 
@@ -63,7 +63,7 @@ class Cleanlab(Method):
             self.folds = random_folds(self.task.given_labels, settings.folds, generator)
         else:
             unseen = (self.folds == number - 1).nonzero().squeeze(1)
-            self.probabilities[unseen] = whole_set_logits(learner, self.task, unseen).softmax(dim=1)
+            self.probabilities[unseen] = logits_at(learner, self.task.noisy_inputs, unseen).softmax(dim=1)
         kept = self.folds != number if number < settings.folds else ~issues(self.task.given_labels, self.probabilities)
         return kept.nonzero().squeeze(1)
 

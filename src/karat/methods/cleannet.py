@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from karat.errors import UserError
-from karat.methods.features import trusted_features, whole_set_features
+from karat.methods.features import features_at
 from karat.methods.method import Method, Task
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
@@ -62,9 +62,12 @@ class CleanNet(Method):
     ) -> None:
         """Compare all noisy examples with the trusted ones, once the warm-up is over."""
         if progress.share >= settings.warm_up:
-            features = whole_set_features(learner, self.task, torch.arange(len(self.task)))
+            features = features_at(learner, self.task.noisy_inputs, torch.arange(len(self.task)))
             self.similarity = prototype_weights(
-                features, self.task.given_labels, trusted_features(learner, self.task), self.task.trusted_labels
+                features,
+                self.task.given_labels,
+                features_at(learner, self.task.trusted_inputs, torch.arange(len(self.task.trusted_labels))),
+                self.task.trusted_labels,
             )
 
     def step(

@@ -1,7 +1,7 @@
 """Co-teaching (Han et al. 2018): two networks, each learns from the examples that the other finds easy."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from karat.errors import UserError
 from karat.methods.agreement import noise_rate_from_accuracy
 from karat.methods.ensemble import Ensemble, log_mean_prediction
-from karat.methods.method import Method, Task, whole_set_logits
+from karat.methods.method import Method, Task, logits_at
 from karat.methods.mixing import ramp, warming_up
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
@@ -80,17 +80,15 @@ class CoTeaching(Method):
 
 def estimated_noise_rate(learners: Sequence[Learner], task: Task) -> float:
     """Compare how often the mean prediction is the given label and, for the trusted examples, the true one."""
-    device = task.noisy_inputs(torch.tensor([0])).device
-    trusted = replace(task, noisy_inputs=lambda rows: task.trusted_inputs[rows].to(device))
     return noise_rate_from_accuracy(
-        agreement=_accuracy(learners, task, task.given_labels),
-        accuracy=_accuracy(learners, trusted, task.trusted_labels),
+        agreement=_accuracy(learners, task.noisy_inputs, task.given_labels),
+        accuracy=_accuracy(learners, task.trusted_inputs, task.trusted_labels),
         classes=task.classes,
     )
 
 
-def _accuracy(learners: Sequence[Learner], task: Task, labels: Tensor) -> float:
-    logits = [whole_set_logits(one, task, torch.arange(len(labels))) for one in learners]
+def _accuracy(learners: Sequence[Learner], inputs: Callable[[Tensor], Tensor], labels: Tensor) -> float:
+    logits = [logits_at(one, inputs, torch.arange(len(labels))) for one in learners]
     return (log_mean_prediction(logits).argmax(dim=1) == labels).float().mean().item()
 
 

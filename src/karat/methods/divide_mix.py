@@ -11,7 +11,7 @@ from karat.algorithm.targets import one_hot
 from karat.errors import UserError
 from karat.methods.ensemble import Ensemble, log_mean_prediction
 from karat.methods.gaussian_mixture import clean_probability
-from karat.methods.method import Method, Task, whole_set_logits
+from karat.methods.method import Method, Task, logits_at
 from karat.methods.mixing import (
     labelled_and_guessed_losses,
     mixed_with_others,
@@ -82,7 +82,8 @@ class DivideMix(Method):
             self.clean, self.partner_clean = (
                 clean_probability(F.cross_entropy(logits, self.task.given_labels, reduction="none"))
                 for logits in (
-                    whole_set_logits(one, self.task, torch.arange(len(self.task))) for one in (learner, self.partner)
+                    logits_at(one, self.task.noisy_inputs, torch.arange(len(self.task)))
+                    for one in (learner, self.partner)
                 )
             )
 

@@ -1,5 +1,6 @@
 """Hidden features of any network: what goes into its last linear layer."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -7,7 +8,6 @@ from torch import Tensor, nn
 
 from karat.algorithm.network import Network, evaluation_mode
 from karat.errors import UserError
-from karat.methods.method import Task
 from karat.methods.step import Learner
 
 
@@ -59,18 +59,8 @@ def features_and_logits(network: Learner | Network | nn.Module, inputs: Tensor) 
     return found.features, found.logits
 
 
-def whole_set_features(learner: Learner, task: Task, rows: Tensor, batch_size: int = 512) -> Tensor:
+def features_at(learner: Learner, inputs: Callable[[Tensor], Tensor], rows: Tensor, batch_size: int = 512) -> Tensor:
     """Return the features of the un-augmented inputs at these rows, on the CPU: evaluation mode, no gradients."""
     with evaluation_mode(learner.network.module):
-        parts = [hidden(learner, task.noisy_inputs(part)).features.float().cpu() for part in rows.split(batch_size)]
-    return torch.cat(parts)
-
-
-def trusted_features(learner: Learner, task: Task, batch_size: int = 512) -> Tensor:
-    """Return the features of all trusted inputs as `whole_set_features` returns those of the noisy ones."""
-    device = next(learner.network.module.parameters()).device
-    with evaluation_mode(learner.network.module):
-        parts = [
-            hidden(learner, part.to(device)).features.float().cpu() for part in task.trusted_inputs.split(batch_size)
-        ]
+        parts = [hidden(learner, inputs(part)).features.float().cpu() for part in rows.split(batch_size)]
     return torch.cat(parts)

@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from karat.algorithm.network import evaluation_mode
 from karat.errors import UserError
-from karat.methods.method import Method, Phase, Task
+from karat.methods.method import Method, Phase, Task, logits_at
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
 from karat.methods.transition import corrected_cross_entropy, trusted_transition
@@ -62,7 +61,9 @@ class GoldLossCorrection(Method):
     ) -> Tensor | None:
         """Measure the matrix with the plainly trained network."""
         if number == 1:
-            self.transition = trusted_transition(_trusted_probabilities(learner, self.task), self.task.trusted_labels)
+            trusted = self.task.trusted_labels
+            trusted_logits = logits_at(learner, self.task.trusted_inputs, torch.arange(len(trusted)))
+            self.transition = trusted_transition(trusted_logits.softmax(dim=1), trusted)
         return None
 
     def step(self, learner: Learner, batch: Batch, settings: Any, generator: torch.Generator) -> StepResult:
@@ -83,10 +84,3 @@ class GoldLossCorrection(Method):
             return settings.trusted_weight
         trusted = len(self.task.trusted_labels)
         return trusted / (len(self.task) + trusted)
-
-
-def _trusted_probabilities(learner: Learner, task: Task) -> Tensor:
-    device = task.noisy_inputs(torch.zeros(1, dtype=torch.long)).device
-    with evaluation_mode(learner.network.module):
-        parts = [learner.network(part.to(device)).float().cpu() for part in task.trusted_inputs.split(512)]
-    return torch.cat(parts).softmax(dim=1)

@@ -11,7 +11,7 @@ from karat.errors import UserError
 from karat.methods.agreement import noise_among_selected, noise_rate_from_agreement, removed_per_selected
 from karat.methods.co_teaching import co_teach
 from karat.methods.ensemble import Ensemble
-from karat.methods.method import Method, Phase, Task, whole_set_logits
+from karat.methods.method import Method, Phase, Task, logits_at
 from karat.methods.mixing import ramp
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
@@ -120,7 +120,7 @@ class Incv(Method):
         rows = ((self.status == CANDIDATE) & (self.half == held_out)).nonzero().flatten()
         if len(rows) == 0:
             return
-        logits, labels = whole_set_logits(learner, self.task, rows), self.task.given_labels[rows]
+        logits, labels = logits_at(learner, self.task.noisy_inputs, rows), self.task.given_labels[rows]
         agree = logits.argmax(dim=1) == labels
         if self.noise_rate < 0:
             self.noise_rate = noise_rate_from_agreement(agree.float().mean().item(), self.task.classes)

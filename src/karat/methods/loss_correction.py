@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from karat.errors import UserError
-from karat.methods.method import Method, Phase, Task, whole_set_logits
+from karat.methods.method import Method, Phase, Task, logits_at
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
 from karat.methods.transition import anchor_transition, corrected_cross_entropy
@@ -61,7 +61,7 @@ class LossCorrection(Method):
     ) -> Tensor | None:
         """Estimate the matrix with the plainly trained network."""
         if number == 1:
-            logits = whole_set_logits(learner, self.task, torch.arange(len(self.task)))
+            logits = logits_at(learner, self.task.noisy_inputs, torch.arange(len(self.task)))
             self.transition = anchor_transition(logits.softmax(dim=1), settings.anchor_rank)
         return None
 

@@ -15,14 +15,14 @@ from karat.methods.step import Batch, Learner, Progress, Step, StepResult
 class Task:
     """What a method may look at between its steps: the given labels, the trusted examples, every noisy input.
 
-    `noisy_inputs` returns the inputs at these rows, as they are, on the learner's device; the other tensors are on the
-    CPU. `new_learner` makes another network with an optimizer of its own.
+    `noisy_inputs` and `trusted_inputs` return the inputs at these rows, as they are, on the learner's device; labels
+    are on the CPU. `new_learner` makes another network with an optimizer of its own.
     """
 
     given_labels: Tensor
-    trusted_inputs: Tensor
-    trusted_labels: Tensor
     noisy_inputs: Callable[[Tensor], Tensor]
+    trusted_labels: Tensor
+    trusted_inputs: Callable[[Tensor], Tensor]
     classes: int
     new_learner: Callable[[], Learner]
 
@@ -33,7 +33,8 @@ class Task:
 class Phase(NamedTuple):
     """A part of a run with a learning rate schedule of its own.
 
-    `share` is its share of the run's steps, `fresh` starts from new random weights, `rate` multiplies the learning rate.
+    `share` is its share of the run's steps, `fresh` starts from new random weights, `rate` multiplies the learning
+    rate.
     """
 
     share: float
@@ -91,14 +92,18 @@ class Plain(Method):
 
     def __init__(self, step: Step, task: Task, settings: Any) -> None:
         super().__init__(task, settings)
-        self.step = step  # type: ignore[method-assign]
+        self._step = step
+
+    def step(self, learner: Learner, batch: Batch, settings: Any, generator: torch.Generator) -> StepResult:
+        """Take the step."""
+        return self._step(learner, batch, settings, generator)
 
 
-def whole_set_logits(network_of: Learner, task: Task, rows: Tensor, batch_size: int = 512) -> Tensor:
+def logits_at(learner: Learner, inputs: Callable[[Tensor], Tensor], rows: Tensor, batch_size: int = 512) -> Tensor:
     """Return the logits of the un-augmented inputs at these rows, on the CPU, in evaluation mode, without gradients."""
-    with evaluation_mode(network_of.network.module):
-        parts = [network_of.network(task.noisy_inputs(part)).float().cpu() for part in rows.split(batch_size)]
-    return torch.cat(parts) if parts else torch.empty(0, task.classes)
+    with evaluation_mode(learner.network.module):
+        parts = [learner.network(inputs(part)).float().cpu() for part in rows.split(batch_size)]
+    return torch.cat(parts)
 
 
 def _saved(value: Any) -> Any:

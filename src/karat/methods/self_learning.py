@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from karat.errors import UserError
-from karat.methods.features import whole_set_features
+from karat.methods.features import features_at
 from karat.methods.method import Method, Task
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
@@ -92,7 +92,7 @@ class SelfLearning(Method):
     ) -> None:
         """Choose prototypes and correct all labels, once the warm-up is over."""
         if progress.share >= settings.warm_up:
-            features = whole_set_features(learner, self.task, torch.arange(len(self.task)))
+            features = features_at(learner, self.task.noisy_inputs, torch.arange(len(self.task)))
             self.corrected = corrected_labels(features, self.task.given_labels, self.task.classes, settings, generator)
 
     def step(

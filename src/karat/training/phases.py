@@ -12,7 +12,8 @@ def phase_spans(phases: Sequence[Phase], total_steps: int) -> list[range]:
     >>> phase_spans([Phase(0.4), Phase(0.6)], 12)
     [range(0, 5), range(5, 12)]
     """
-    ends, done = [], 0.0
+    ends: list[int] = []
+    done = 0.0
     for number, phase in enumerate(phases):
         done += phase.share
         left_for_others = len(phases) - 1 - number

@@ -121,7 +121,7 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
 
 
 def rog_of_run(config: Config, folder: Path) -> dict[str, Accuracy]:
-    """Put the generative classifier of RoG on a run's model; write rog.safetensors and measure it beside the old one."""
+    """Put the generative classifier of RoG on a run's model; write rog.safetensors and measure both."""
     trainer = Trainer(config, task_of(config))
     state = read_state(folder, config, trainer)
     if state is None:

@@ -24,8 +24,8 @@ from karat.errors import UserError
 from karat.models import build_model
 from karat.training.evaluation import predict_probabilities
 from karat.training.optimizers import make_optimizer, set_rate
+from karat.training.parts import default_batch_size, make_fabric
 from karat.training.schedules import cosine
-from karat.training.trainer import default_batch_size, make_fabric
 
 logger = logging.getLogger("karat")
 

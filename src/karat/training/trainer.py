@@ -6,24 +6,21 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 
-from karat.algorithm.network import Network
 from karat.audit.ledger import Ledger
 from karat.config import Config
-from karat.data.augmentation import make_augmentation
 from karat.data.prepare import NoisyTask
 from karat.data.samplers import BalancedStream, ShuffledStream
 from karat.errors import UserError
 from karat.methods import make_method, settings_of
-from karat.methods.method import Task
-from karat.methods.step import Batch, Learner, Progress, StepResult
-from karat.models import build_model
+from karat.methods.step import Batch, Progress, StepResult
 from karat.training.average import WeightAverage
 from karat.training.checkpoints import random_states, restore_random_states
 from karat.training.evaluation import evaluate
 from karat.training.figures import EpochFigures, coefficient_figures
-from karat.training.optimizers import make_optimizer, set_rate
+from karat.training.optimizers import set_rate
+from karat.training.parts import default_batch_size, make_fabric, method_task, new_learner, new_module
 from karat.training.phases import phase_at, phase_spans, phased_schedule, selected_in_last
 
 
@@ -40,9 +37,9 @@ class Trainer:
         self.total_steps = training.steps or training.epochs * self.steps_per_epoch
 
         torch.manual_seed(config.seed)
-        self.learner = self._new_learner()
+        self.learner = new_learner(config, task, self.fabric)
         self.settings = settings_of(config.method, config.methods, config.algorithm)
-        self.method = make_method(config.method, self._task_of_method(), self.settings)
+        self.method = make_method(config.method, method_task(config, task, self.fabric), self.settings)
         self.model = self.method.deployed(self.learner.network.module)
         self.phases = self.method.phases(self.settings)
         self.spans = phase_spans(self.phases, self.total_steps)
@@ -195,7 +192,7 @@ class Trainer:
         rows = self.method.begin_phase(number, self.learner, self.settings, self.generator)
         if number > 0 and self.phases[number].fresh:
             for learner in (self.learner, *self.method.partners):
-                learner.network.module.load_state_dict(self._new_module().state_dict())
+                learner.network.module.load_state_dict(new_module(self.config, self.task, self.fabric).state_dict())
                 learner.optimizer.state.clear()
             self.average = WeightAverage(self.model, self.config.training.average_decay)
         if number > 0 or rows is not None:
@@ -206,58 +203,14 @@ class Trainer:
         rows = self.noisy_stream.next(self.batch_size)
         noisy = self.task.noisy.batch(rows)
         trusted = self.task.trusted.batch(self.trusted_stream.next(self.trusted_batch_size))
-        tensors = (part.to(self.device) for part in (noisy.inputs, noisy.labels, trusted.inputs, trusted.labels))
-        return Batch(*tensors, rows=rows, progress=progress)
-
-    def _new_module(self) -> nn.Module:
-        shape = tuple(self.task.noisy.inputs.shape[1:])
-        module = build_model(self.config.model, shape, self.classes)
-        if len(shape) == 3:
-            module = module.to(memory_format=torch.channels_last)
-        return self.fabric.to_device(module)
-
-    def _new_learner(self) -> Learner:
-        module, optimizer = self._new_module(), self.config.optimizer
-        return Learner(
-            Network(module),
-            make_optimizer(
-                optimizer.name, module.parameters(), optimizer.rate, optimizer.momentum, optimizer.nesterov,
-                optimizer.weight_decay,
-            ),
-            make_augmentation(
-                tuple(self.task.noisy.inputs.shape[1:]), self.task.dataset.flip, self.config.augmentation
-            ),
-            self.classes,
-            self.fabric.backward,
-        )  # fmt: skip
-
-    def _task_of_method(self) -> Task:
-        noisy = self.task.noisy
-        trusted = self.task.trusted.batch(torch.arange(len(self.task.trusted)))
-
-        def noisy_inputs(rows: Tensor) -> Tensor:
-            return noisy.batch(rows).inputs.to(self.device)
-
-        return Task(noisy.labels, trusted.inputs, trusted.labels, noisy_inputs, self.classes, self._new_learner)
-
-
-def default_batch_size(examples: int) -> int:
-    """Return 100, or fewer for a small set, so that an epoch has about 24 batches, but 20 at least.
-
-    >>> default_batch_size(50_000), default_batch_size(1_200), default_batch_size(100)
-    (100, 50, 20)
-    """
-    return min(100, max(20, examples // 24))
-
-
-def make_fabric(device: str) -> Fabric:
-    """Return Lightning Fabric on one device of this kind; "auto" is a GPU if torch sees one, else the CPU."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        return Fabric(accelerator=device, devices=1)
-    except RuntimeError as error:
-        raise UserError(f"This machine has no device '{device}': write training.device: auto.") from error
+        return Batch(
+            noisy.inputs.to(self.device),
+            noisy.labels.to(self.device),
+            trusted.inputs.to(self.device),
+            trusted.labels.to(self.device),
+            rows,
+            progress,
+        )
 
 
 def _generator(seeds: torch.Generator) -> torch.Generator:

@@ -16,6 +16,7 @@ import yaml
 
 from comparing import assert_same
 from karat.cli import main
+from karat.files import locked
 from karat.training.checkpoints import load_checkpoint
 from karat.training.metrics import read_metrics
 
@@ -50,6 +51,46 @@ def test_train_leaves_a_complete_run_folder(tmp_path, capsys):
     capsys.readouterr()
     assert main(["evaluate", str(folder)]) == 0
     assert f"{results['selected']['top1']:.2%}" in capsys.readouterr().out
+
+
+def test_noise_is_drawn_once_and_used_in_a_run(tmp_path, capsys):
+    """The same seed gives the run the same noisy examples, so the file fits; 0.5 symmetric makes about half wrong."""
+    file = tmp_path / "labels.npz"
+    noise = ["--noise.kind", "symmetric", "--noise.rate", "0.5"]
+    data = ["--data.name", "wine", "--data.trusted_per_class", "5"]
+    assert main(["noise", str(file), "--seed", "5", *data, *noise]) == 0
+    summary = json.loads((tmp_path / "labels.json").read_text())
+    assert f"109 labels in {file}, {summary['realised_rate']:.2%} of them wrong" in capsys.readouterr().out
+
+    from_file = ["--noise.kind", "none", "--noise.rate", "0", "--noise.labels_file", str(file)]
+    assert train(tmp_path / "a", "--seed", "5", "--training.steps", "1", *from_file) == 0
+    assert train(tmp_path / "b", "--seed", "5", "--training.steps", "1") == 0
+    texts = [(tmp_path / run / "noisy_labels.csv").read_text() for run in "ab"]
+    assert texts[0] == texts[1]
+
+
+def test_the_validated_model_is_reported_where_examples_are_held_out(tmp_path, capsys):
+    assert train(tmp_path, "--data.validation_share", "0.2") == 0
+    assert "validated" in capsys.readouterr().out
+    assert json.loads((tmp_path / "results.json").read_text())["validated"]["count"] == 54
+    assert all("validation_accuracy" in record for record in read_metrics(tmp_path / "metrics.jsonl"))
+    assert len(pd.read_csv(tmp_path / "label_issues.csv")) == 109 - 22  # 0.2 · 109, rounded
+
+
+def test_rog_on_top_of_a_run(tmp_path, capsys):
+    assert main(["rog", str(tmp_path / "none")]) == 2
+    assert train(tmp_path / "run", "--method", "supervised") == 0
+    capsys.readouterr()
+    assert main(["rog", str(tmp_path / "run")]) == 0
+    assert "rog" in capsys.readouterr().out
+    assert (tmp_path / "run" / "rog.safetensors").exists()
+
+
+def test_a_run_folder_in_use_is_refused(tmp_path, capsys):
+    with locked(tmp_path):
+        assert train(tmp_path) == 2
+    assert f"Another process is working on {tmp_path}" in capsys.readouterr().err
+    assert train(tmp_path, "--training.steps", "1") == 0
 
 
 def test_the_noisy_labels_of_a_run_can_be_used_again(tmp_path, capsys):

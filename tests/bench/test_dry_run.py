@@ -5,18 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from karat.bench.dry_run import (
-    SIZES,
-    Cost,
-    Size,
-    _extrapolated,
-    _kinds,
-    dry_run,
-    measure,
-    peak_bytes,
-    random_task,
-    size_of,
-)
+from karat.bench.dry_run import Cost, _extrapolated, _kinds, dry_run, measure, peak_bytes
+from karat.bench.random_data import SIZES, Size, random_task, size_of
 from karat.bench.recipe import read_recipe
 from karat.cli import main
 from karat.config import Config, DataSettings, NoiseSettings

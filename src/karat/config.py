@@ -157,7 +157,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     flattened: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, dict) and key != "class_map":
+        if isinstance(value, dict) and key.split(".")[-1] != "class_map":
             flattened |= flat(value, f"{prefix}{key}.")
         else:
             flattened[f"{prefix}{key}"] = value

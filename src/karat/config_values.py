@@ -15,6 +15,8 @@ def make_config(values: Mapping[str, Any]) -> Config:
     >>> config = make_config({"preset": "paper", "data.name": "wine", "training": {"steps": 5}})
     >>> config.data.name, config.training.steps, config.algorithm.consistency_weight
     ('wine', 5, 20.0)
+    >>> make_config({"noise.kind": "asymmetric", "noise.class_map": {9: 1}}).noise.class_map
+    {9: 1}
     >>> make_config({"data.nam": "wine"})
     Traceback (most recent call last):
     karat.errors.UserError: There is no setting 'data.nam'. Did you mean 'data.name'? See: karat train --help

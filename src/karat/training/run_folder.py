@@ -46,7 +46,9 @@ def check_folder(folder: Path, resume: bool) -> None:
     """Refuse a folder that a run would overwrite, or that holds nothing to resume."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: choose another run folder with --run.")
-    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    # A run that was killed while it wrote a file leaves the unfinished one behind.
+    found = folder.iterdir() if folder.exists() else ()
+    names = {path.name for path in found if not (path.name.startswith(".") and path.name.endswith(".tmp"))}
     if resume:
         if "config.yaml" not in names:
             raise UserError(f"There is no run to resume in {folder}: check --run, or leave --resume out.")

@@ -9,18 +9,17 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 
 from karat.bench.recipe import Cell, Recipe
-from karat.config import Config, config_as_dict, flat
+from karat.config import config_as_dict
 from karat.config_values import make_config
 from karat.errors import UserError
 from karat.training.progress import Progress
 from karat.training.run import train_run
-from karat.training.run_folder import read_config_values
+from karat.training.run_folder import read_config_values, what_counts
 
 logger = logging.getLogger("karat")
 
@@ -86,7 +85,8 @@ def check_cells(recipe: Recipe, folder: Path) -> None:
         stored = folder / cell.folder / "config.yaml"
         if not stored.exists():
             continue
-        before, now = _what_counts(make_config(read_config_values(stored))), _what_counts(cell.config)
+        before = what_counts(config_as_dict(make_config(read_config_values(stored))))
+        now = what_counts(config_as_dict(cell.config))
         different = [
             f"{key} was {before.get(key)} and is now {now.get(key)}" for key in now if before.get(key) != now.get(key)
         ]
@@ -95,12 +95,6 @@ def check_cells(recipe: Recipe, folder: Path) -> None:
                 f"{cell.name} was run with other settings in {stored.parent} ({'; '.join(different)}): "
                 "choose another folder with --out, or delete that one."
             )
-
-
-def _what_counts(config: Config) -> dict[str, Any]:
-    """Return the settings without those of other methods: their defaults may change, this run does not."""
-    values = config_as_dict(config)
-    return flat({**values, "methods": {config.method: values["methods"].get(config.method)}})
 
 
 def _run_cell(cell: Cell, folder: Path) -> float:

@@ -72,9 +72,19 @@ def new_folder(parent: Path, name: str) -> Path:
     raise AssertionError("the candidates never end")
 
 
+def what_counts(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with dotted keys, without those of other methods: they do not change the run.
+
+    >>> what_counts({"method": "gce", "methods": {"gce": {"exponent": 0.4}, "elr": {"weight": 3.0}}})
+    {'method': 'gce', 'methods.gce.exponent': 0.4}
+    """
+    own = {name: value for name, value in config.get("methods", {}).items() if name == config["method"]}
+    return flat({**config, "methods": own})
+
+
 def check_same_config(stored: dict[str, Any], asked: dict[str, Any], where: Path) -> None:
     """Refuse to go on with another config than the stored one; name what differs."""
-    before, now = flat(stored), flat(asked)
+    before, now = what_counts(stored), what_counts(asked)
     different = [
         f"{key} was {before.get(key)} and is now {now.get(key)}"
         for key in sorted(before.keys() | now.keys())

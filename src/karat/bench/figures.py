@@ -127,7 +127,13 @@ def _has_trust(runs: Sequence[Records]) -> bool:
 
 def _legend(axes: Any, entries: int) -> None:
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8 if entries > 8 else 10)
+        axes.legend(
+            frameon=False,
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            fontsize=8 if entries > 8 else 10,
+            handlelength=3,
+        )
 
 
 def _file_name(column: str) -> str:

@@ -52,10 +52,9 @@ def _read_pt(path: Path) -> dict[str, Array]:
         with torch.serialization.safe_globals(_numpy_globals()):
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError, OSError) as error:
-        remedy = f'numpy.savez("{path.stem}.npz", **torch.load("{path.name}", weights_only=False))'
         raise UserError(
             f"{path} holds more than tensors and arrays, or is damaged, so reading it might run foreign code: "
-            f"if you trust its origin, convert it once in Python with `import numpy, torch` and `{remedy}`."
+            "ask whoever made it for the labels as .csv or .npz."
         ) from error
     columns = {name: _plain(value) for name, value in content.items()} if isinstance(content, Mapping) else {}
     found = {str(name): column for name, column in columns.items() if column is not None}
@@ -75,10 +74,9 @@ def _plain(value: Any) -> Array | None:
 
 
 def _refuse_npy(path: Path) -> dict[str, Array]:
-    remedy = f'numpy.savez("{path.stem}.npz", **numpy.load("{path.name}", allow_pickle=True).item())'
     raise UserError(
-        f"{path} may hold a pickle, which can run foreign code when it is read: if you trust its origin, convert it "
-        f"once in Python with `import numpy` and `{remedy}`."
+        f"{path} may hold a pickle, which can run foreign code when it is read: "
+        "use the labels as .csv, .npz or, of tensors and arrays alone, .pt."
     )
 
 

@@ -1,5 +1,6 @@
 """A method in a run: its step, and what some methods need besides: memory, phases, a second network, a last touch."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -42,7 +43,7 @@ class Phase(NamedTuple):
     rate: float = 1.0
 
 
-class Method:
+class Method(ABC):
     """What the training loop calls. A method is a step; most need nothing else, and the other calls do nothing.
 
     `remembers` names the attributes that a checkpoint must hold: tensors, plain numbers, learners.
@@ -63,11 +64,12 @@ class Method:
         return None
 
     def begin_epoch(self, progress: Progress, learner: Learner, settings: Any, generator: torch.Generator) -> None:
-        """Look at the whole set before a pass over the rows of the phase."""
+        """Look at the whole set before a pass over the rows of the phase; most methods do not."""
+        return
 
+    @abstractmethod
     def step(self, learner: Learner, batch: Batch, settings: Any, generator: torch.Generator) -> StepResult:
         """Take one step: the same signature for every method."""
-        raise NotImplementedError
 
     def deployed(self, module: nn.Module) -> nn.Module:
         """Return the model that is averaged, measured and kept: the learner's, or several of them together."""

@@ -1,7 +1,6 @@
 """How good a model is: accuracy, loss and probabilities over a whole set, batch by batch."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from karat.algorithm.network import evaluation_mode
 from karat.data.images import Inputs
 from karat.errors import UserError
 
@@ -39,7 +39,7 @@ def evaluate(model: nn.Module, inputs: Inputs, labels: Tensor, batch_size: int =
     top1 = top5 = 0
     loss = 0.0
     smallest, largest = int(labels.min()), int(labels.max())
-    with _evaluation_mode(model):
+    with evaluation_mode(model):
         for batch, given in zip(_batches(model, inputs, batch_size), labels.split(batch_size), strict=True):
             logits = model(batch).float()
             target, classes = given.to(logits.device), logits.shape[1]
@@ -62,25 +62,9 @@ def predict_probabilities(model: nn.Module, inputs: Inputs, batch_size: int = 51
     >>> predict_probabilities(nn.Identity(), torch.zeros(1, 2))
     tensor([[0.5000, 0.5000]])
     """
-    with _evaluation_mode(model):
+    with evaluation_mode(model):
         batches = [model(batch).float().softmax(1).cpu() for batch in _batches(model, inputs, batch_size)]
     return torch.cat(batches)
-
-
-@contextmanager
-def _evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode without gradients; afterwards every submodule has its own mode again.
-
-    `model.train()` would not do: it would also wake the parts that somebody froze with `eval()`.
-    """
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def _batches(model: nn.Module, inputs: Inputs, batch_size: int) -> Iterator[Tensor]:

@@ -2,12 +2,14 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
+from torch import nn
 
 from karat.config import Config, config_as_dict
 from karat.data.prepare import NoisyTask, prepare_task
@@ -103,30 +105,25 @@ def _train(config: Config, folder: Path, resume: bool, console: Console | None) 
                 if trainer.steps_done % every == 0 or trainer.finished:
                     checkpoint()
                 progress.advance(**shown)
+        models = trainer.models()
         result = RunResult(
-            **_accuracies(trainer), noise_rate=trainer.task.labels.rate, seconds=time.monotonic() - began
+            **_accuracies(models, trainer.task),
+            noise_rate=trainer.task.labels.rate,
+            seconds=time.monotonic() - began,
         )
-        finish_folder(folder, trainer, asdict(result))
+        finish_folder(folder, trainer, models["selected"], asdict(result))
         return result
 
 
 def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
     """Measure the weights in a run's checkpoint on the test examples; the selected ones once they are chosen."""
-    trainer = Trainer(config, task_of(config))
-    state = read_state(folder, config, trainer)
-    if state is None:
-        raise UserError(f"{folder} has no checkpoint yet: let the run take its first steps.")
-    trainer.load_state_dict(state["trainer"])
-    return _accuracies(trainer)
+    trainer = _stored_trainer(config, folder)
+    return _accuracies(trainer.models(), trainer.task)
 
 
 def rog_of_run(config: Config, folder: Path) -> dict[str, Accuracy]:
     """Put the generative classifier of RoG on a run's model; write rog.safetensors and measure both."""
-    trainer = Trainer(config, task_of(config))
-    state = read_state(folder, config, trainer)
-    if state is None:
-        raise UserError(f"{folder} has no checkpoint yet: let the run take its first steps.")
-    trainer.load_state_dict(state["trainer"])
+    trainer = _stored_trainer(config, folder)
     models = trainer.models()
     model = models.get("selected", models["averaged"])
     noisy = trainer.task.noisy
@@ -134,15 +131,21 @@ def rog_of_run(config: Config, folder: Path) -> dict[str, Accuracy]:
         model, lambda rows: noisy.batch(rows).inputs.to(trainer.device), noisy.labels, trainer.classes
     )
     save_weights(folder / "rog.safetensors", robust)
-    test = trainer.task.dataset.test
-    return {
-        name: evaluate(module, test.inputs, test.labels) for name, module in {"model": model, "rog": robust}.items()
-    }
+    return _accuracies({"model": model, "rog": robust}, trainer.task)
 
 
-def _accuracies(trainer: Trainer) -> dict[str, Accuracy]:
-    test = trainer.task.dataset.test
-    return {name: evaluate(model, test.inputs, test.labels) for name, model in trainer.models().items()}
+def _stored_trainer(config: Config, folder: Path) -> Trainer:
+    trainer = Trainer(config, task_of(config))
+    state = read_state(folder, config, trainer)
+    if state is None:
+        raise UserError(f"{folder} has no checkpoint yet: let the run take its first steps.")
+    trainer.load_state_dict(state["trainer"])
+    return trainer
+
+
+def _accuracies(models: Mapping[str, nn.Module], task: NoisyTask) -> dict[str, Accuracy]:
+    test = task.dataset.test
+    return {name: evaluate(model, test.inputs, test.labels) for name, model in models.items()}
 
 
 def _warn_of_collapse(figures: dict[str, float]) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 import yaml
+from torch import nn
 
 from karat.audit.label_issues import label_issues
 from karat.audit.plots import accuracy_curves, coefficient_curves, save_figure
@@ -149,10 +150,10 @@ def start_folder(folder: Path, config: Config, trainer: Trainer) -> None:
         raise UserError(f"Cannot write to {folder} ({error.strerror or error}): choose another --run.") from error
 
 
-def finish_folder(folder: Path, trainer: Trainer, results: dict[str, Any]) -> None:
+def finish_folder(folder: Path, trainer: Trainer, selected: nn.Module, results: dict[str, Any]) -> None:
     """Write what is known after the last step; results.json comes last and says that the run is complete."""
     task: NoisyTask = trainer.task
-    save_weights(folder / "model.safetensors", trainer.models()["selected"])
+    save_weights(folder / "model.safetensors", selected)
     issues = label_issues(trainer.ledger, task.noisy.labels, task.noisy_rows, task.dataset.classes)
     with replacing(folder / "label_issues.csv") as temporary:
         issues.to_csv(temporary, index=False)

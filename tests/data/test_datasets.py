@@ -184,6 +184,30 @@ def test_npz_images(tmp_path, shape, kind):
     assert not mine.flip
 
 
+def test_npz_without_a_test_part_and_with_ids(tmp_path):
+    ids = np.array([f"a{number}" for number in range(6)])
+    mine = load_dataset(save(tmp_path / "mine.npz", test_inputs=None, test_labels=None, ids=ids))
+    assert len(mine.test) == 0
+    assert mine.test.inputs.shape == (0, 2)
+    assert mine.names == tuple(ids)
+    assert load_dataset(str(tmp_path / "mine.npz"), limit=2).names == tuple(ids[load_limited(tmp_path)])
+    with pytest.raises(UserError, match=r"array ids in .*: give one integer or text for each of the 6"):
+        load_dataset(save(tmp_path / "mine.npz", ids=np.zeros(6, int)))
+
+
+def load_limited(tmp_path):
+    return load_dataset(str(tmp_path / "mine.npz"), limit=2).rows.numpy()
+
+
+def test_arrays_remember_how_they_were_scaled(tmp_path):
+    vectors = RANDOM.normal(5, 3, (6, 2))
+    mine = load_dataset(save(tmp_path / "mine.npz", train_inputs=vectors))
+    assert torch.equal(mine.schema.inputs_of(vectors), mine.train.inputs)
+    pixels = RANDOM.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
+    mine = load_dataset(save(tmp_path / "mine.npz", train_inputs=pixels, test_inputs=pixels[:2]))
+    assert torch.equal(mine.schema.inputs_of(pixels), mine.train.inputs)
+
+
 def test_constant_feature_stays_finite(tmp_path):
     mine = load_dataset(save(tmp_path / "mine.npz", train_inputs=np.full((6, 2), 0.1)))
     assert mine.train.inputs.abs().max() < 1e-6
@@ -199,8 +223,8 @@ GAP[3, 1] = np.nan
     ("changes", "message"),
     [
         (
-            {"test_inputs": None, "test_labels": None},
-            "has no test_inputs and no test_labels: save the arrays",
+            {"train_inputs": None, "test_labels": None},
+            "has no train_inputs and no test_labels: save the arrays",
         ),
         (
             {"train_inputs": GAP},
@@ -266,7 +290,7 @@ def test_missing_npz(tmp_path):
 
 
 def test_unusable_arguments(tmp_path):
-    with pytest.raises(UserError, match=r"Unknown dataset \(or \.npz file\) 'digit'\. Did you mean 'digits'"):
+    with pytest.raises(UserError, match=r"Unknown dataset \(or file .* of your own\) 'digit'\. Did you mean 'digits'"):
         load_dataset("digit")
     with pytest.raises(UserError, match="limit of 9 train examples cannot hold all 10 classes: allow at least 10"):
         load_dataset("digits", limit=9)

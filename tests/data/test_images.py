@@ -232,3 +232,54 @@ def test_fingerprint_of_a_task_of_image_files(tmp_path):
 
     assert fingerprint([0, 1, 0, 1]) == fingerprint([0, 1, 0, 1])
     assert len({fingerprint([0, 1, 0, 1]), fingerprint([0, 1, 1, 1]), fingerprint([0, 1, 0, 1], size=9)}) == 3
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("mode", ["LA", "RGBA", "P"])
+def test_what_is_transparent_is_white(tmp_path, mode, channels):
+    """Half of 102 and half of white: (102 + 255) / 2 / 127.5 − 1 = 0.4; a palette's colour is gone altogether: 1."""
+    if mode == "P":
+        image, options = Image.new("P", (8, 8), 0), {"transparency": 0}
+    else:
+        image, options = Image.new(mode, (8, 8), (102, 128) if mode == "LA" else (102, 102, 102, 128)), {}
+    image.save(tmp_path / "image.png", **options)
+    decoded = ImageFiles([tmp_path / "image.png"], size=8, channels=channels)[:]
+    assert decoded.shape == (1, channels, 8, 8)
+    expected = 1.0 if mode == "P" else 0.4
+    torch.testing.assert_close(decoded, torch.full_like(decoded, expected), atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "value", "expected"),
+    [("I", 102, 102), ("I", 102 * 257, 102), ("I", 10**6, 255), ("F", 0.4, 102), ("F", 102.0, 102), ("F", -3.0, 0)],
+)
+def test_deep_greys_become_eight_bits(tmp_path, mode, value, expected):
+    Image.new(mode, (8, 8), value).save(tmp_path / "image.tiff")
+    pixels = (ImageFiles([tmp_path / "image.tiff"], size=8, channels=1)[:] + 1) * 127.5
+    torch.testing.assert_close(pixels, torch.full_like(pixels, float(expected)), atol=0.5, rtol=0)
+
+
+@pytest.mark.parametrize("orientation", [3, 6])
+def test_turned_pictures_fill_a_rectangle(tmp_path, orientation):
+    pixels = RANDOM.integers(0, 256, (6, 10, 3), dtype=np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).save(tmp_path / "turned.png", exif=exif)
+    with Image.open(tmp_path / "turned.png") as image:
+        expected = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    files = ImageFiles([tmp_path / "turned.png"], size=expected.shape[:2])
+    torch.testing.assert_close(files[[0]], scaled(expected[None]))
+    assert np.array_equal(np.asarray(files.picture(0)), expected)
+
+
+def test_encoded_images_in_memory(tmp_path):
+    paths, pixels = write(tmp_path)
+    files = ImageFiles([paths[0].read_bytes(), paths[1], b"damaged"], size=8)
+    torch.testing.assert_close(files[[0, 1]], scaled(pixels[:2]))
+    assert files.paths == ["image 0", str(paths[1]), "image 2"]
+    with pytest.raises(UserError, match="Image 2 is not a readable image"):
+        files[[2]]
+    assert files.subset([0]).fingerprint() != files.subset([2]).fingerprint()
+    found = list(files.check())
+    assert [reason is None for reason, _ in found] == [True, True, False]
+    assert found[0][1] != found[1][1]

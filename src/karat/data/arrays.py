@@ -6,34 +6,88 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from karat.data.readers import Array
+from karat.data.schema import Schema
 from karat.errors import UserError
 
 
-def scale_inputs(train: Array, test: Array) -> tuple[Tensor, Tensor]:
+def scale_inputs(train: Array, test: Array | None = None) -> tuple[Tensor, Tensor]:
     """Return float32 inputs: two axes are vectors, three are grey images, four are images N,H,W,C or N,C,H,W.
 
-    Vectors are standardised with mean and deviation of the train part.
-    Images are uint8, or floats in [0, 1] or [-1, 1].
+    Vectors are standardised with mean and deviation of the train part. Without a test part, the second result has no
+    rows. Images are uint8, or floats in [0, 1] or [-1, 1].
 
     >>> train, test = scale_inputs(np.array([[0.0], [4.0]]), np.array([[6.0]]))
     >>> train.tolist(), test.tolist()
     ([[-1.0], [1.0]], [[2.0]])
     """
-    for name, inputs in (("train_inputs", train), ("test_inputs", test)):
-        _check_inputs(name, inputs)
+    check_inputs("train_inputs", train)
+    if test is None:
+        test = train[:0]
+    else:
+        check_inputs("test_inputs", test)
     if train.shape[1:] != test.shape[1:]:
         raise UserError(
             f"An example has shape {train.shape[1:]} in train_inputs and {test.shape[1:]} in test_inputs: "
             "give both the same shape."
         )
     if train.ndim == 2:
-        scaler = StandardScaler().fit(train.astype(np.float64))
-        return _float32(scaler.transform(train.astype(np.float64))), _float32(scaler.transform(test.astype(np.float64)))
-    if train.dtype == test.dtype == np.uint8:
+        mean, scale = mean_and_scale(train)
+        return standardise(train, mean, scale), standardise(test, mean, scale)
+    signed = is_signed(train, test)
+    return scale_images(train, signed), scale_images(test, signed)
+
+
+def mean_and_scale(vectors: Array) -> tuple[Array, Array]:
+    """Return mean and deviation of each feature; the deviation of a constant one is 0.
+
+    >>> mean_and_scale(np.array([[0.0, 3.0], [4.0, 3.0]]))
+    (array([2., 3.]), array([2., 0.]))
+    """
+    values = vectors.astype(np.float64)
+    scaler = StandardScaler().fit(values)
+    return scaler.mean_, np.where(values.min(axis=0) == values.max(axis=0), 0.0, scaler.scale_)
+
+
+def standardise(vectors: Array, mean: Array, scale: Array) -> Tensor:
+    """Return (vectors − mean) / scale as float32, and 0 where the scale is 0."""
+    divisor = np.where(scale == 0, np.inf, scale)
+    return _float32((vectors.astype(np.float64) - mean) / divisor)
+
+
+def scale_images(images: Array, signed: bool) -> Tensor:
+    """Return images as float32 NCHW in [-1, 1]; floats are in [0, 1], or in [-1, 1] already where `signed`.
+
+    >>> scale_images(np.array([[[0, 255]]], dtype=np.uint8), signed=False).tolist()
+    [[[[-1.0, 1.0]]]]
+    """
+    if images.dtype == np.uint8:
         factor, offset = 1 / 127.5, -1.0
     else:
-        factor, offset = _float_scale(train, test)
-    return _images(train).mul_(factor).add_(offset), _images(test).mul_(factor).add_(offset)
+        factor, offset = (1.0, 0.0) if signed else (2.0, -1.0)
+    return _images(images).mul_(factor).add_(offset)
+
+
+def array_inputs(schema: Schema, inputs: Array) -> Tensor:
+    """Return the inputs of a new array, which must be of the kind that the schema describes."""
+    check_inputs("The array of inputs", inputs)
+    if not schema.images:
+        columns = schema.columns
+        if any(len(column.inputs) != 1 or column.kind != "number" for column in columns):
+            raise UserError("The model was trained on a table with named columns: give a table with these columns.")
+        if inputs.ndim != 2 or inputs.shape[1] != len(columns):
+            raise UserError(f"The array of inputs has shape {inputs.shape}: give vectors (N,{len(columns)}).")
+        mean, scale = (np.array([getattr(column, name) for column in columns]) for name in ("mean", "scale"))
+        return standardise(inputs, mean, scale)
+    channels, height, width = schema.shape
+    if inputs.ndim == 2:
+        raise UserError(f"The array of inputs has shape {inputs.shape}: give images of {height}x{width} pixels.")
+    images = scale_images(inputs, is_signed(inputs, inputs) or schema.signed)
+    if tuple(images.shape[1:]) != schema.shape:
+        raise UserError(
+            f"The images in the array have {images.shape[1]} channels and {images.shape[2]}x{images.shape[3]} pixels: "
+            f"give images of {channels} channels and {height}x{width} pixels."
+        )
+    return images
 
 
 def number_labels(train: Array, test: Array) -> tuple[Array, Array, tuple[str, ...]]:
@@ -58,7 +112,8 @@ def number_labels(train: Array, test: Array) -> tuple[Array, Array, tuple[str, .
     return numbered, np.searchsorted(values, test), tuple(str(value) for value in values)
 
 
-def _check_inputs(name: str, inputs: Array) -> None:
+def check_inputs(name: str, inputs: Array) -> None:
+    """Raise a UserError where an array holds no vectors or images of finite numbers."""
     if inputs.ndim not in (2, 3, 4) or inputs.size == 0:
         raise UserError(
             f"{name} has shape {inputs.shape}: give vectors (N,F) or images (N,H,W), (N,H,W,C) or (N,C,H,W)."
@@ -75,14 +130,18 @@ def _check_inputs(name: str, inputs: Array) -> None:
         )
 
 
-def _float_scale(train: Array, test: Array) -> tuple[float, float]:
-    low, high = min(train.min(), test.min()), max(train.max(), test.max())
+def is_signed(train: Array, test: Array) -> bool:
+    """Return whether images are floats with values below 0; raise a UserError where they are no images."""
+    if train.dtype == test.dtype == np.uint8:
+        return False
+    parts = [part for part in (train, test) if part.size]
+    low, high = min(part.min() for part in parts), max(part.max() for part in parts)
     if train.dtype.kind != "f" or test.dtype.kind != "f" or low < -1 or high > 1:
         raise UserError(
             f"The images are {train.dtype} (train) and {test.dtype} (test), from {low:g} to {high:g}: "
             "give uint8, or floats in [0, 1] or [-1, 1], in both parts."
         )
-    return (1.0, 0.0) if low < 0 else (2.0, -1.0)
+    return bool(low < 0)
 
 
 def _images(images: Array) -> Tensor:

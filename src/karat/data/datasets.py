@@ -1,10 +1,8 @@
-"""Datasets by name or from an .npz file. Nothing is downloaded unless asked for."""
+"""Datasets by name, and a user's own data by their path. Nothing is downloaded unless asked for."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-
-import torch
 
 from karat.data.collections.bundled import breast_cancer, digits, wine
 from karat.data.collections.cifar import cifar10, cifar100
@@ -15,7 +13,14 @@ from karat.data.collections.imagenet import imagenet
 from karat.data.collections.npz import npz
 from karat.data.collections.webvision import webvision, webvision_mini
 from karat.data.examples import Dataset, Request
-from karat.data.trusted import rank_within_class
+from karat.data.settings import DataSettings
+from karat.data.sources.assemble import assemble
+from karat.data.sources.folders import read_folder
+from karat.data.sources.hugging_face import is_hugging_face, read_hugging_face
+from karat.data.sources.rows import Rows
+from karat.data.sources.table_files import TABLE_ENDINGS, is_table
+from karat.data.sources.tables import read_tables
+from karat.data.trusted import limited_rows
 from karat.errors import UserError, choose
 
 DATASETS: Mapping[str, Callable[[Request], Dataset]] = {
@@ -32,6 +37,7 @@ DATASETS: Mapping[str, Callable[[Request], Dataset]] = {
     "food101n": food101n,
 }
 SIZED = ("imagenet", "webvision", "webvision_mini", "clothing1m", "food101n")  # images are resized as they are read
+_KIND = "dataset (or file or folder of your own)"
 DOWNLOADABLE = ("cifar10", "cifar100")
 
 
@@ -45,7 +51,7 @@ def load_dataset(
     trusted_per_class: int = 10,
     download: bool = False,
 ) -> Dataset:
-    """Load a dataset by its name, or from an .npz file; keep at most `limit` train examples, class-balanced.
+    """Load a dataset by its name, or own data; keep at most `limit` train examples, class-balanced.
 
     The path is the folder of the dataset's files. The seed decides which examples the limit keeps, nothing else.
     Large photographs are decoded as they are needed, at `image_size` pixels square (224 where None). WebVision takes
@@ -55,30 +61,68 @@ def load_dataset(
     >>> tuple(digits.train.inputs.shape), len(digits.test), digits.train.labels.bincount().tolist()[:3]
     ((500, 1, 12, 12), 497, [50, 50, 50])
     """
-    load = npz if name.endswith(".npz") else choose("dataset (or .npz file)", name, DATASETS)
-    if image_size is not None and name not in SIZED:
-        raise UserError(f"Dataset '{name}' has inputs of one size: leave image_size out.")
-    if download and name not in DOWNLOADABLE:
-        raise UserError(
-            f"Dataset '{name}' cannot be downloaded, only {' and '.join(DOWNLOADABLE)}: leave download out."
-        )
     folder = None if path is None else Path(path)
-    dataset = load(Request(name, folder, image_size, trusted_per_class, download))
-    return dataset if limit is None else _limited(dataset, limit, seed)
+    return load_data(DataSettings(name, folder, limit, trusted_per_class, image_size, download), seed)
+
+
+def load_data(data: DataSettings, seed: int = 0) -> Dataset:
+    """Load what the settings name: a dataset by its name, or own data of any kind."""
+    source = None if data.name in DATASETS else own_source(data)
+    if source is not None:
+        _refuse_download(data)
+        return assemble(source(data), data, seed)
+    load = npz if data.name.endswith(".npz") else choose(_KIND, data.name, DATASETS)
+    _refuse_own_settings(data)
+    if data.image_size is not None and data.name not in SIZED:
+        raise UserError(f"Dataset '{data.name}' has inputs of one size: leave image_size out.")
+    _refuse_download(data)
+    request = Request(data.name, data.path, data.image_size, data.trusted_per_class, data.download)
+    dataset = load(request)
+    return dataset if data.limit is None else _limited(dataset, data.limit, seed)
+
+
+def own_source(data: DataSettings) -> Callable[[DataSettings], Rows] | None:
+    """Return the reader of a user's own table or folder; None where the name is neither."""
+    path = Path(data.name)
+    if is_table(data.name):
+        return read_tables
+    if not path.is_dir():
+        if not data.name.endswith(".npz") and (path.exists() or "/" in data.name or path.suffix):
+            there = f"{path} is not a file of data" if path.exists() else f"There is no file or folder {path}"
+            raise UserError(
+                f"{there}: give a folder of images, a table ({', '.join(TABLE_ENDINGS)}), an .npz file, or the name of "
+                "a dataset (docs/datasets.md)."
+            )
+        return None
+    if data.path is not None and not is_hugging_face(path):
+        raise UserError(f"{path} is a folder of images itself: leave data.path out.")
+    return read_hugging_face if is_hugging_face(path) else read_folder
+
+
+def _refuse_own_settings(data: DataSettings) -> None:
+    """Raise a UserError for settings of tables and folders beside a dataset that is neither."""
+    default = DataSettings()
+    own = ("trusted", "test", "label_column", "path_column", "id_column", "features", "missing")
+    for name in own:
+        if getattr(data, name) != getattr(default, name):
+            raise UserError(
+                f"data.{name} is for tables and folders of your own, and '{data.name}' is none: leave it out."
+            )
+
+
+def _refuse_download(data: DataSettings) -> None:
+    if data.download and data.name not in DOWNLOADABLE:
+        raise UserError(
+            f"Dataset '{data.name}' cannot be downloaded, only {' and '.join(DOWNLOADABLE)}: leave download out."
+        )
 
 
 def _limited(dataset: Dataset, limit: int, seed: int) -> Dataset:
-    classes = len(dataset.classes)
-    if limit < classes:
-        raise UserError(
-            f"A limit of {limit} train examples cannot hold all {classes} classes: allow at least {classes}."
-        )
-    ranks = rank_within_class(dataset.train.labels, torch.Generator().manual_seed(seed))
-    # The lowest ranks: as balanced as the classes allow, also where one is smaller than its share.
-    kept = ranks.argsort(stable=True)[:limit].sort().values
+    kept = limited_rows(dataset.train.labels, dataset.trusted, len(dataset.classes), limit, seed)
     return replace(
         dataset,
         train=dataset.train.subset(kept),
         rows=dataset.rows[kept],
         trusted=None if dataset.trusted is None else dataset.trusted[kept],
+        names=None if dataset.names is None else tuple(dataset.names[row] for row in kept.tolist()),
     )

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from karat.data.arrays import scale_inputs
+from karat.data.arrays import is_signed, mean_and_scale, scale_inputs
 from karat.data.images import ImageFiles, Inputs, take
 from karat.data.noise import ClassMap, check_labels
 from karat.data.readers import Array
+from karat.data.schema import Column, Schema
 from karat.errors import UserError
 
 InputsT = TypeVar("InputsT", bound=Inputs)
@@ -39,13 +40,24 @@ class Examples(Generic[InputsT]):
         return Examples(self.inputs[indices], self.labels[indices])
 
 
+class Skipped(NamedTuple):
+    """A row that was left out because it cannot be read: what the user calls it, and why."""
+
+    name: str
+    reason: str
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A train and a test part.
 
     `flip`: a mirrored image means the same, so augmentation may mirror. `class_map` is the dataset's usual asymmetric
     noise. `curated`: the train labels are known to be right, as those of a benchmark are and those of a user are not.
-    `rows` are the places of the train examples in what was loaded, `trusted` says which of them the user verified.
+    `rows` are the places of the train examples in what was loaded, in order, and `trusted` says which of them the user
+    verified. `names` are what the user calls the train examples (an id or a path), None where only their rows do;
+    `test_names` likewise. The test part may be empty: then there is no test accuracy. `schema` says how inputs are made
+    from what the user brings, `skipped` what could not be read, `notes` what the user should know about the data.
+    `image_size` is the side of the images where it was chosen for this machine, not given.
     """
 
     name: str
@@ -57,6 +69,18 @@ class Dataset:
     curated: bool = True
     class_map: ClassMap | None = None
     trusted: Tensor | None = None
+    names: tuple[str, ...] | None = None
+    test_names: tuple[str, ...] | None = None
+    schema: Schema | None = None
+    skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
+    image_size: int | None = None
+
+    def names_of(self, rows: Tensor) -> tuple[str, ...]:
+        """Return what the user calls the train examples at these places of the data: a name, or else the place."""
+        if self.names is None:
+            return tuple(str(row) for row in rows.tolist())
+        return tuple(self.names[place] for place in torch.searchsorted(self.rows, rows).tolist())
 
 
 @dataclass(frozen=True)
@@ -94,9 +118,10 @@ class Listing(NamedTuple):
         return Listing(self.paths + other.paths, self.labels + other.labels)
 
 
-def from_arrays(name: str, train: Part, test: Part, classes: tuple[str, ...], flip: bool) -> Dataset:
-    """Build a dataset in memory; inputs are scaled, labels checked."""
-    inputs = scale_inputs(train[0], test[0])
+def from_arrays(name: str, train: Part, test: Part | None, classes: tuple[str, ...], flip: bool) -> Dataset:
+    """Build a dataset in memory; inputs are scaled, labels checked. Without a test part there are no test examples."""
+    test = test or (train[0][:0], train[1][:0])
+    inputs = scale_inputs(train[0], test[0] if len(test[1]) or len(test[0]) else None)
     parts = []
     for part, part_inputs, part_labels in zip(("train", "test"), inputs, (train[1], test[1]), strict=True):
         labels = torch.from_numpy(part_labels.astype(np.int64))
@@ -107,7 +132,25 @@ def from_arrays(name: str, train: Part, test: Part, classes: tuple[str, ...], fl
                 "give one label per input."
             )
         parts.append(Examples(part_inputs, labels))
-    return Dataset(name, parts[0], parts[1], classes, flip, rows=torch.arange(len(parts[0])))
+    return Dataset(
+        name,
+        parts[0],
+        parts[1],
+        classes,
+        flip,
+        rows=torch.arange(len(parts[0])),
+        schema=array_schema(train[0], test[0], inputs[0]),
+    )
+
+
+def array_schema(train: Array, test: Array, inputs: Tensor) -> Schema:
+    """Return how these arrays became inputs."""
+    shape = tuple(inputs.shape[1:])
+    if train.ndim != 2:
+        return Schema(shape, signed=is_signed(train, test))
+    statistics = zip(*(values.tolist() for values in mean_and_scale(train)), strict=True)
+    columns = (Column(str(place), "number", mean, scale) for place, (mean, scale) in enumerate(statistics))
+    return Schema(shape, tuple(columns))
 
 
 def from_files(
@@ -139,4 +182,5 @@ def from_files(
         rows=torch.arange(border),
         curated=curated,
         trusted=trusted,
+        schema=Schema((3, size, size)),
     )

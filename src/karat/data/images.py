@@ -1,18 +1,20 @@
-"""Images that stay in their files until they are asked for: decode, scale and keep what fits into memory."""
+"""Images that stay encoded until they are asked for: decode, scale and keep what fits into memory."""
 
 import hashlib
 import os
-import struct
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 
+from karat.data.decoding import Encoded, Unreadable, decode, picture, read_bytes
 from karat.data.readers import Array
 from karat.errors import UserError
 
@@ -20,18 +22,6 @@ Rows = Tensor | list[int] | slice
 
 CACHE_BYTES = 2 * 2**30
 _WORKERS = min(8, os.cpu_count() or 1)
-_ORIENTATION_TAG = 0x0112
-_UPRIGHT = {  # the orientation that a camera noted -> what turns the picture upright
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-# What Pillow raises on damaged files; a damaged PNG is a SyntaxError, an absurdly large one a DecompressionBombError.
-_DAMAGED = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, Image.DecompressionBombError)
 
 
 class Inputs(Protocol):
@@ -47,30 +37,45 @@ class Inputs(Protocol):
 
 
 class ImageFiles:
-    """Image files that are decoded when rows are taken: float32 RGB in [-1, 1], `size` pixels square.
+    """Images, in files or encoded in memory, that are decoded when rows are taken: float32 in [-1, 1].
 
-    The shorter side is resized to `size`, the centre is cut out. Decoded pixels are kept until `cache_bytes` are full;
-    what comes later is decoded each time. Views made by `subset` share the paths and the cache.
+    `size` is the side of the square that they become, or their (height, width): the picture is resized until it fills
+    it, and what sticks out is cut off on both sides. `channels` is 3 (RGB) or 1 (grey). `images` is a sequence of paths
+    and of encoded images. Decoded pixels are kept until `cache_bytes` are full; what comes later is decoded each time.
+    Views made by `subset` share the images and the cache.
     """
 
-    def __init__(self, paths: Sequence[str | Path], size: int, cache_bytes: int = CACHE_BYTES) -> None:
-        if size < 1:
+    def __init__(
+        self,
+        images: Sequence[str | Path | bytes],
+        size: int | tuple[int, int],
+        cache_bytes: int = CACHE_BYTES,
+        channels: int = 3,
+    ) -> None:
+        height, width = (size, size) if isinstance(size, int) else size
+        if height < 1 or width < 1:
             raise UserError(f"The image size is {size}: write 1 or more pixels.")
-        self.size = size
-        self._paths = [str(path) for path in paths]  # shared by all views, as is the cache
-        self._rows = torch.arange(len(self._paths))
+        self._image_shape = (channels, height, width)
+        self._images = images  # shared by all views, as is the cache
+        self._rows = torch.arange(len(images))
         self._cache: dict[int, Array] = {}
-        self._cache_places = cache_bytes // (3 * size * size)
+        self._cache_places = cache_bytes // (channels * height * width)
 
     @property
     def shape(self) -> torch.Size:
         """Return the shape of the tensor that all rows would give."""
-        return torch.Size((len(self), 3, self.size, self.size))
+        return torch.Size((len(self), *self._image_shape))
 
     @property
     def paths(self) -> list[str]:
-        """Return the file of each row."""
-        return [self._paths[row] for row in self._rows.tolist()]
+        """Return the file of each row; an image that is in no file is called by its number."""
+        images = ((row, self._image(row)) for row in self._rows.tolist())
+        return [image if isinstance(image, str) else f"image {row}" for row, image in images]
+
+    @property
+    def images(self) -> list[Encoded]:
+        """Return the path or the encoded image of each row."""
+        return [self._image(row) for row in self._rows.tolist()]
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -78,9 +83,9 @@ class ImageFiles:
     def __getitem__(self, rows: Rows) -> Tensor:
         wanted = self._rows[rows].tolist()
         missing = [row for row in dict.fromkeys(wanted) if row not in self._cache]
-        with ThreadPoolExecutor(_WORKERS) as pool:  # Pillow decodes outside of Python's lock
+        with _workers() as pool:
             decoded = dict(zip(missing, pool.map(self._decode, missing), strict=True))
-        pixels = np.empty((len(wanted), 3, self.size, self.size), dtype=np.float32)
+        pixels = np.empty((len(wanted), *self._image_shape), dtype=np.float32)
         for place, row in enumerate(wanted):
             pixels[place] = decoded[row] if row in decoded else self._cache[row]
         free = max(0, self._cache_places - len(self._cache))
@@ -93,36 +98,80 @@ class ImageFiles:
         view.__dict__ = {**self.__dict__, "_rows": self._rows[rows]}
         return view
 
+    def like(self, images: Sequence[str | Path | bytes]) -> "ImageFiles":
+        """Return other images, brought to the same size and channels."""
+        channels, height, width = self._image_shape
+        return ImageFiles(images, (height, width), channels=channels)
+
+    def picture(self, row: int) -> Image.Image:
+        """Return one image at its full size, upright, in mode L or RGB."""
+        place = int(self._rows[row])
+        with self._named(place), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return picture(read_bytes(self._image(place)))
+
+    def check(self) -> Iterator[tuple[str | None, bytes]]:
+        """Decode image by image into the cache; yield why each cannot be read (None: it can) and a hash of it."""
+
+        def look(row: int) -> tuple[str | None, bytes, Array | None]:
+            try:
+                content = read_bytes(self._image(row))
+                digest = hashlib.blake2b(content, digest_size=16).digest()
+                return None, digest, decode(content, self._image_shape)
+            except Unreadable as error:
+                return str(error), b"", None
+
+        for rows in self._rows.split(64 * _WORKERS):
+            with _workers() as pool:
+                found = list(pool.map(look, rows.tolist()))
+            for row, (reason, digest, pixels) in zip(rows.tolist(), found, strict=True):
+                if pixels is not None and len(self._cache) < self._cache_places:
+                    self._cache[row] = pixels
+                yield reason, digest
+
     def fingerprint(self) -> bytes:
         """Return a hash of the image size and of every file's folder name, name and size; no pixel is read.
 
-        The place of the whole tree does not count: data may move between a run and its resumption.
+        The place of the whole tree does not count: data may move between a run and its resumption. Of an image that is
+        encoded in memory, its size and beginning count.
         """
-        digest = hashlib.blake2b(f"{self.size}\n".encode(), digest_size=16)
-        for path in self.paths:
+        channels, height, width = self._image_shape
+        size = f"{height}" if height == width else f"{height}x{width}"
+        digest = hashlib.blake2b(f"{size}{'' if channels == 3 else ' grey'}\n".encode(), digest_size=16)
+        for row in self._rows.tolist():
+            image = self._image(row)
+            if isinstance(image, bytes):
+                digest.update(b"%d " % len(image) + image[:256])
+                continue
             try:
-                bytes_of_file = os.path.getsize(path)
+                bytes_of_file = os.path.getsize(image)
             except OSError as error:
-                raise _missing(path) from error
-            folder, name = os.path.split(path)
+                raise _missing(image) from error
+            folder, name = os.path.split(image)
             digest.update(f"{os.path.basename(folder)}/{name} {bytes_of_file}\n".encode(errors="surrogateescape"))
         return digest.digest()
 
+    def _image(self, row: int) -> Encoded:
+        image = self._images[row]
+        return image if isinstance(image, bytes) else str(image)
+
     def _decode(self, row: int) -> Array:
-        path = self._paths[row]
+        with self._named(row):
+            return decode(read_bytes(self._image(row)), self._image_shape)
+
+    @contextmanager
+    def _named(self, row: int) -> Iterator[None]:
+        """Give the image its name in an error."""
         try:
-            with Image.open(path) as image:
-                image.draft("RGB", (self.size, self.size))  # a large JPEG is decoded at a fraction of its size
-                turn = _UPRIGHT.get(_orientation(image))
-                square = ImageOps.fit(_rgb(image), (self.size, self.size), Image.Resampling.BILINEAR)
-        except FileNotFoundError as error:
-            raise _missing(path) from error
-        except _DAMAGED as error:
+            yield
+        except Unreadable as error:
+            image = self._image(row)
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise _missing(str(image)) from error
+            name = image if isinstance(image, str) else f"Image {row}"
             raise UserError(
-                f"{path} is not a readable image ({error}): get a fresh copy of it or leave it out."
+                f"{name} is not a readable image ({error}): get a fresh copy of it or leave it out."
             ) from error
-        upright = np.asarray(square if turn is None else square.transpose(turn))
-        return np.ascontiguousarray(upright.transpose(2, 0, 1))  # channels first
 
 
 def take(inputs: Inputs, indices: Tensor) -> Inputs:
@@ -134,20 +183,12 @@ def take(inputs: Inputs, indices: Tensor) -> Inputs:
     return inputs.subset(indices) if isinstance(inputs, ImageFiles) else inputs[indices]
 
 
-def _orientation(image: Image.Image) -> int:
-    try:
-        return int(image.getexif().get(_ORIENTATION_TAG, 1))
-    # Pictures from the web carry all kinds of broken notes; without a readable one they count as upright.
-    except (*_DAMAGED, TypeError, KeyError):
-        return 1
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode == "P" and "transparency" in image.info:
-        image = image.convert("RGBA")  # Pillow warns where a transparent palette becomes RGB at once
-    if image.mode.startswith("I"):  # 16 bits of grey, which Pillow would clip at 255
-        image = Image.fromarray((np.asarray(image).astype(np.int32) >> 8).clip(0, 255).astype(np.uint8))
-    return image.convert("RGB")
+@contextmanager
+def _workers() -> Iterator[ThreadPoolExecutor]:
+    """Yield threads that decode, which Pillow does outside of Python's lock, without Pillow's remarks on odd files."""
+    with warnings.catch_warnings(), ThreadPoolExecutor(_WORKERS) as pool:
+        warnings.simplefilter("ignore")
+        yield pool
 
 
 def _missing(path: str) -> UserError:

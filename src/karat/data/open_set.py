@@ -65,7 +65,7 @@ def open_source(name: str, folder: Path | None, size: int) -> Source:
         images = load_dataset(name, folder).train.inputs
         if len(images.shape) != 4:
             raise UserError(f"The open-set source {name} holds vectors, not images: choose another noise.source.")
-        return ImageFiles(images.paths, size) if isinstance(images, ImageFiles) else images
+        return ImageFiles(images.images, size) if isinstance(images, ImageFiles) else images
     if Path(name).is_dir():
         return _folder_images(Path(name), size)
     raise UserError(
@@ -108,10 +108,10 @@ def _put(inputs: Inputs, rows: Tensor, source: Source, chosen: Tensor, name: str
         raise UserError(
             f"The data are read from image files, and the open-set source {name} is not: give a folder of images."
         )
-    paths, foreign = inputs.paths, source.subset(chosen).paths
-    for row, path in zip(rows.tolist(), foreign, strict=True):
-        paths[row] = path
-    return ImageFiles(paths, inputs.size)
+    images, foreign = inputs.images, source.subset(chosen).images
+    for row, image in zip(rows.tolist(), foreign, strict=True):
+        images[row] = image
+    return inputs.like(images)
 
 
 def _take(source: Source, rows: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from karat.data.datasets import load_dataset
+from karat.data.corrections import Corrections, check_corrections, corrected
+from karat.data.datasets import load_data
 from karat.data.draw import Clean, Labeller, check_noise, draw_noise
 from karat.data.examples import Dataset, Examples
 from karat.data.images import ImageFiles
@@ -49,6 +50,22 @@ class NoisyTask:
         return rows[order], joined.subset(order)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Return what the user calls the noisy examples: ids or paths, or else their row numbers."""
+        return self.dataset.names_of(self.noisy_rows)
+
+    @property
+    def trusted_rows(self) -> Tensor:
+        """Return where the trusted examples stand in the data that was loaded."""
+        rows, _ = self.all_labels()
+        return self.dataset.rows[~torch.isin(self.dataset.rows, rows)]
+
+    @property
+    def trusted_names(self) -> tuple[str, ...]:
+        """Return what the user calls the trusted examples."""
+        return self.dataset.names_of(self.trusted_rows)
+
+    @property
     def mislabelled(self) -> Tensor | None:
         """Return which given labels are wrong; None where nobody knows."""
         return None if self.labels.true is None else self.labels.given != self.labels.true
@@ -66,7 +83,11 @@ class NoisyTask:
 
 
 def prepare_task(
-    data: DataSettings, noise: NoiseSettings, seed: int = 0, labeller: Labeller | None = None
+    data: DataSettings,
+    noise: NoiseSettings,
+    seed: int = 0,
+    labeller: Labeller | None = None,
+    corrections: Corrections | None = None,
 ) -> NoisyTask:
     """Load a dataset, split off its trusted examples and put noise on the labels of the others.
 
@@ -78,17 +99,24 @@ def prepare_task(
     (100, 1200, 0.7)
     """
     check_noise(noise)
-    if not 0 <= data.validation_share < 0.9:
-        raise UserError(f"data.validation_share is {data.validation_share}: write a share from 0 to below 0.9.")
-    dataset = load_dataset(
-        data.name,
-        data.path,
-        seed,
-        data.limit,
-        image_size=data.image_size,
-        trusted_per_class=data.trusted_per_class,
-        download=data.download,
-    )
+    check_corrections(data, noise, corrections)
+    _check_share(data.validation_share)
+    dataset = load_data(data, seed)
+    if corrections is not None:
+        dataset = corrected(dataset, corrections)
+    return make_task(dataset, data, noise, seed, labeller)
+
+
+def make_task(
+    dataset: Dataset,
+    data: DataSettings | None = None,
+    noise: NoiseSettings | None = None,
+    seed: int = 0,
+    labeller: Labeller | None = None,
+) -> NoisyTask:
+    """Split a dataset that is loaded, such as one from memory, into trusted and noisy examples, and draw the noise."""
+    data, noise = data or DataSettings(), noise or NoiseSettings()
+    _check_share(data.validation_share)
     generator = torch.Generator().manual_seed(seed)
     if dataset.trusted is None:
         trusted_indices, indices = trusted_split(dataset.train.labels, data.trusted_per_class, generator)
@@ -115,6 +143,11 @@ def prepare_task(
         validation_rows=rows[held_out],
         validation_labels=labels.subset(held_out),
     )
+
+
+def _check_share(share: float) -> None:
+    if not 0 <= share < 0.9:
+        raise UserError(f"data.validation_share is {share}: write a share from 0 to below 0.9.")
 
 
 def _hold_out(count: int, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:

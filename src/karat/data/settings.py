@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -9,16 +10,27 @@ class DataSettings:
     """Which examples to train on.
 
     Attributes:
-        name: digits, wine, breast_cancer, fashion_mnist, cifar10, cifar100, imagenet, webvision, webvision_mini,
-            clothing1m, food101n, or the path of an .npz file with the arrays train_inputs, train_labels, test_inputs,
-            test_labels and, if you can, trusted.
-        path: folder of the dataset's files, where it needs one.
+        name: your own data (docs/own_data.md): a folder of images, a .csv, .tsv or .parquet table, an .npz file, or a
+            folder that the Hugging Face library saved; or digits, wine, breast_cancer, fashion_mnist, cifar10,
+            cifar100, imagenet, webvision, webvision_mini, clothing1m, food101n.
+        path: folder of the dataset's files, where it needs one; for a table, the folder that its paths start from.
         limit: keep so many train examples, class-balanced; null keeps all.
         trusted_per_class: how many examples of each class are trusted; the others are noisy. Data that name their
-            trusted examples (the array trusted in an .npz file) do not need it.
+            trusted examples do not need it.
         image_size: side of the square to which lazily read images are brought; null is the dataset's own.
         download: fetch CIFAR through torchvision into path.
         validation_share: share of the noisy examples, with their noisy labels, held out to choose a checkpoint by.
+        trusted: of your own data: more data of the same kind, all of whose labels you verified.
+        test: of your own data: more data of the same kind, to measure the accuracy on.
+        label_column: of a table: the column with the labels.
+        path_column: of a table: the column with the paths of images, or with encoded images; null is path or image.
+        id_column: of a table: the column with your names of the rows, if there is one.
+        features: of a table: the columns to learn from; null is all that have no other meaning, or the images.
+        missing: of a table: what to do about missing numbers: "error", or "impute" the median and note it.
+        labels_file: the labels.csv of `karat apply`, or the cleaned_labels.csv of a run: its labels and trusted
+            examples take the place of those of the data.
+        on_bad_image: what to do about images that cannot be read: "error" lists all of them, "skip" leaves them out
+            (--on-bad-image skip says the same).
     """
 
     name: str = "digits"
@@ -28,6 +40,15 @@ class DataSettings:
     image_size: int | None = None
     download: bool = False
     validation_share: float = 0.0
+    trusted: Path | None = None
+    test: Path | None = None
+    label_column: str = "label"
+    path_column: str | None = None
+    id_column: str = "id"
+    features: list[str] | None = None
+    missing: Literal["error", "impute"] = "error"
+    on_bad_image: Literal["error", "skip"] = "error"
+    labels_file: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,11 @@ def rank_within_class(labels: Tensor, generator: torch.Generator) -> Tensor:
     >>> ranks[1].item(), sorted(ranks[[0, 2, 3]].tolist())
     (0, [0, 1, 2])
     """
-    shuffled = torch.randperm(len(labels), generator=generator)
-    by_class = shuffled[labels[shuffled].argsort(stable=True)]
+    return _rank_in_order(labels, torch.randperm(len(labels), generator=generator))
+
+
+def _rank_in_order(labels: Tensor, order: Tensor) -> Tensor:
+    by_class = order[labels[order].argsort(stable=True)]
     _, counts = labels.unique(return_counts=True)
     ranks = torch.empty_like(by_class)
     ranks[by_class] = torch.cat([torch.arange(int(count)) for count in counts])
@@ -44,6 +47,25 @@ def trusted_split(labels: Tensor, per_class: int, generator: torch.Generator) ->
         )
     is_trusted = rank_within_class(labels, generator) < per_class
     return is_trusted.nonzero().squeeze(1), (~is_trusted).nonzero().squeeze(1)
+
+
+def limited_rows(labels: Tensor, trusted: Tensor | None, classes: int, limit: int, seed: int) -> Tensor:
+    """Choose at most `limit` examples, class-balanced; return their indices, sorted.
+
+    Trusted examples come first as long as they are at most half of the limit: there are few, and each counts.
+
+    >>> limited_rows(torch.tensor([0, 0, 0, 1]), torch.tensor([False, True, False, False]), 2, limit=2, seed=0).tolist()
+    [1, 3]
+    """
+    if limit < classes:
+        raise UserError(
+            f"A limit of {limit} train examples cannot hold all {classes} classes: allow at least {classes}."
+        )
+    ranks = rank_within_class(labels, torch.Generator().manual_seed(seed))
+    if trusted is not None and 2 * int(trusted.sum()) <= limit:
+        ranks = _rank_in_order(labels, torch.where(trusted, -1, ranks).argsort(stable=True))
+    # The lowest ranks: as balanced as the classes allow, also where one is smaller than its share.
+    return ranks.argsort(stable=True)[:limit].sort().values
 
 
 def check_trusted(labels: Tensor, class_names: Sequence[str]) -> None:

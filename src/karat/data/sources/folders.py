@@ -1,0 +1,117 @@
+"""Image folders: ROOT/CLASS/file, or ROOT/train, ROOT/trusted and ROOT/test with the classes in them."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from karat.data.decoding import IMAGE_ENDINGS, printable
+from karat.data.settings import DataSettings
+from karat.data.sources.problems import counted, named
+from karat.data.sources.rows import NOISY, SPLITS, TEST, TRUSTED, Rows, join
+from karat.errors import UserError
+
+
+def read_folder(data: DataSettings) -> Rows:
+    """List the images of a folder and of those with trusted and test images; nothing is opened."""
+    root = Path(data.name)
+    rows = [_split_folder(root)] if is_split(root) else [class_folders(root, NOISY)]
+    for extra, part, option in ((data.trusted, TRUSTED, "trusted"), (data.test, TEST, "test")):
+        if extra is not None:
+            if not extra.is_dir():
+                raise UserError(f"There is no folder {extra}: check --data.{option}, which needs one as {root} is.")
+            rows.append(class_folders(extra, part, prefix=f"{extra.name}/"))
+    return join(rows)
+
+
+def is_split(root: Path) -> bool:
+    """Return whether the folders in a folder are parts, not classes: all of their names say so, or the main two do."""
+    names = {entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")}
+    parts = {name for name in names if name.lower() in SPLITS and _has_folders(root / name)}
+    return bool(parts) and (parts == names or {"train", "trusted"} <= {name.lower() for name in parts})
+
+
+def class_folders(root: Path, part: int, prefix: str = "") -> Rows:
+    """List the images in the folders of a folder, each of which is a class; `prefix` comes before their names."""
+    paths: list[str] = []
+    labels: list[str] = []
+    others: Counter[str] = Counter()
+    empty = []
+    for name in sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith(".")):
+        found = images_in(root / name, others)
+        paths += found
+        labels += [printable(name)] * len(found)
+        empty += [name] * (not found)
+    loose = sum(1 for entry in os.scandir(root) if entry.is_file() and _ending(entry.name) in IMAGE_ENDINGS)
+    if not paths:
+        raise UserError(
+            f"{root} has no folders of images: put the images of each class into a folder with the name of the class."
+        )
+    notes = _notes(root, others, empty)
+    if loose:
+        notes.append(f"Not used, since they are in no class folder: {counted(loose, 'image')} in {root} itself.")
+    names = [prefix + printable(os.path.relpath(path, root)) for path in paths]
+    count = len(paths)
+    return Rows(
+        str(root),
+        labels,
+        np.full(count, part),
+        np.arange(count),
+        names,
+        images=paths,
+        notes=tuple(map(printable, notes)),
+    )
+
+
+def images_in(folder: Path, others: Counter[str]) -> list[str]:
+    """Return the files below a folder whose ending is that of an image, sorted; count the endings of `others`."""
+    found, seen = [], set()
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        place = os.path.realpath(parent)
+        if place in seen:  # a link to a folder above it
+            folders.clear()
+            continue
+        seen.add(place)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in files:
+            if name.startswith("."):
+                continue
+            if _ending(name) in IMAGE_ENDINGS:
+                found.append(os.path.join(parent, name))
+            else:
+                others[_ending(name) or name] += 1
+    return sorted(found)
+
+
+def _split_folder(root: Path) -> Rows:
+    parts, ignored = [], []
+    for name in sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")):
+        if name.lower() in SPLITS:
+            parts.append(class_folders(root / name, SPLITS[name.lower()], prefix=f"{printable(name)}/"))
+        else:
+            ignored.append(name)
+    # The noisy images come first, so that their numbers do not change when others are verified.
+    rows = join(sorted(parts, key=lambda part: int(part.parts[0])))
+    notes = rows.notes
+    if ignored:
+        notes += (f"Not used, since train and trusted are beside them: the folders {printable(named(ignored))}.",)
+    return Rows(str(root), rows.labels, rows.parts, rows.places, rows.names, images=rows.images, notes=notes)
+
+
+def _has_folders(folder: Path) -> bool:
+    return any(entry.is_dir() and not entry.name.startswith(".") for entry in folder.iterdir())
+
+
+def _ending(name: str) -> str:
+    return os.path.splitext(name)[1].lower()
+
+
+def _notes(root: Path, others: Counter[str], empty: list[str]) -> list[str]:
+    notes = []
+    if others:
+        kinds = named([f"{count:,} {ending}" for ending, count in others.most_common()])
+        notes.append(f"Not used, since their endings are not those of images: {kinds} in {root}.")
+    if empty:
+        notes.append(f"Not used, since they have no images: the folders {named(empty)} of {root}.")
+    return notes

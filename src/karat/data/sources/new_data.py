@@ -1,0 +1,191 @@
+"""New data for a trained model, read as its training data were."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from karat.data.decoding import IMAGE_ENDINGS, printable
+from karat.data.examples import Skipped
+from karat.data.images import ImageFiles, Inputs
+from karat.data.readers import read_npz
+from karat.data.schema import Schema
+from karat.data.settings import DataSettings
+from karat.data.sources.folders import class_folders, images_in, is_split
+from karat.data.sources.hugging_face import is_hugging_face, read_hugging_face
+from karat.data.sources.image_check import check_images
+from karat.data.sources.problems import Problems, counted, named
+from karat.data.sources.rows import SPLITS, TEST, Rows, join
+from karat.data.sources.table_files import is_table, read_table
+from karat.data.sources.tables import IMAGE_COLUMNS, rows_of_table
+from karat.errors import UserError
+
+logger = logging.getLogger("karat")
+
+
+class NewData(NamedTuple):
+    """Inputs for the model, what the user calls each row, and the numbers of the labels in `classes`."""
+
+    inputs: Inputs
+    names: tuple[str, ...]
+    labels: Tensor | None
+    skipped: tuple[Skipped, ...] = ()
+
+
+def read_unlabelled(
+    schema: Schema,
+    classes: Sequence[str],
+    data: str | Path,
+    *,
+    path: Path | None = None,
+    on_bad_image: str = "error",
+) -> NewData:
+    """Read rows to predict: a table, a folder of images (flat or not), an image, a Hugging Face dataset or an .npz.
+
+    `path` is the folder that paths in a table start from (None: that of the table). `labels` is None.
+    """
+    found = _read(schema, str(data), path, on_bad_image, labelled=False)
+    return NewData(found.inputs, found.names, None, found.skipped)
+
+
+def read_labelled(
+    schema: Schema,
+    classes: Sequence[str],
+    data: str | Path,
+    *,
+    path: Path | None = None,
+    on_bad_image: str = "error",
+) -> NewData:
+    """Read rows to measure a model on; each needs a label that the model knows.
+
+    Where the data have a test part, only that is read.
+    """
+    found = _read(schema, str(data), path, on_bad_image, labelled=True)
+    numbers = {name: number for number, name in enumerate(classes)}
+    unknown = sorted({label for label in found.labels if label not in numbers})
+    if unknown:
+        quoted = [f"'{label}'" for label in unknown]
+        raise UserError(
+            f"{data} has labels that the model does not know ({named(quoted)}): write those of its training data "
+            f"({named(classes)}), or leave these rows out."
+        )
+    labels = torch.tensor([numbers[label] for label in found.labels], dtype=torch.int64)
+    return NewData(found.inputs, found.names, labels, found.skipped)
+
+
+class _Found(NamedTuple):
+    inputs: Inputs
+    names: tuple[str, ...]
+    labels: list[str]
+    skipped: tuple[Skipped, ...] = ()
+
+
+def _read(schema: Schema, data: str, path: Path | None, on_bad_image: str, labelled: bool) -> _Found:
+    if data.endswith(".npz"):
+        return _npz(schema, Path(data), labelled)
+    rows = _rows(schema, data, path, labelled)
+    for note in rows.notes:
+        logger.info(note)
+    if labelled and (rows.parts == TEST).any() and not (rows.parts == TEST).all():
+        rows = rows.subset(np.flatnonzero(rows.parts == TEST))
+        logger.info("Only the test part of %s is read: %s.", data, counted(len(rows), "row"))
+    names = tuple(rows.names or (str(place) for place in rows.places))
+    if rows.images is None:
+        assert rows.features is not None
+        return _Found(schema.inputs_of(rows.features), names, rows.labels)
+    channels, height, width = schema.shape
+    inputs = ImageFiles(rows.images, (height, width), channels=channels)
+    bad, _ = check_images(inputs, rows.name)
+    if bad and on_bad_image != "skip":
+        problems = Problems(data)
+        problems.bad_images = tuple(bad.values())
+        problems.stop()
+    kept = [row for row in range(len(rows)) if row not in bad]
+    return _Found(
+        inputs.subset(kept),
+        tuple(names[row] for row in kept),
+        [rows.labels[row] for row in kept],
+        tuple(bad.values()),
+    )
+
+
+def _rows(schema: Schema, data: str, path: Path | None, labelled: bool) -> Rows:
+    """List the rows of a file or folder whose kind must be that of the schema."""
+    place = Path(data)
+    settings = DataSettings(data, path, label_column=schema.label_column, id_column=schema.id_column)
+    if is_table(data):
+        table = read_table(place)
+        settings = _columns(schema, settings, table.columns)
+        return rows_of_table(table, settings, place.parent, None if labelled else TEST, labelled)
+    if place.is_dir() and is_hugging_face(place):
+        if not schema.images:
+            settings = replace(settings, features=[column.name for column in schema.columns])
+        return read_hugging_face(settings, None if labelled else TEST, labelled)
+    if not place.exists():
+        raise UserError(f"There is no file or folder {data}: check the path.")
+    if not schema.images:
+        raise UserError(f"The model was trained on a table, and {data} is none: give a table with the same columns.")
+    if place.is_dir():
+        return _folder(place, labelled)
+    if labelled or place.suffix.lower() not in IMAGE_ENDINGS:
+        raise UserError(
+            f"{data} is no data for this model: give a folder of images, a table with their paths (.csv, .tsv, "
+            f".parquet), a Hugging Face dataset{'' if labelled else ', an image'} or an .npz file."
+        )
+    return Rows(data, [""], np.array([TEST]), np.array([0]), [printable(data)], images=[data])
+
+
+def _columns(schema: Schema, settings: DataSettings, columns: Sequence[str]) -> DataSettings:
+    """Name the columns to read: those of the training data, or for images one with the usual name."""
+    if not schema.images:
+        names = [column.name for column in schema.columns]
+        missing = [name for name in names if name not in columns]
+        if missing:
+            raise UserError(
+                f"{settings.name} has no column {named([repr(name) for name in missing])}, which the model was trained "
+                f"on. Its columns are {named(list(columns))}: give a table with the columns of the training data."
+            )
+        settings = replace(settings, features=names)
+    elif schema.path_column in columns or not any(name in columns for name in IMAGE_COLUMNS):
+        settings = replace(settings, path_column=schema.path_column)
+    # An id column of another name than the default is needed for training, not here.
+    return settings if schema.id_column in columns else replace(settings, id_column="id")
+
+
+def _folder(root: Path, labelled: bool) -> Rows:
+    if not labelled:
+        others: Counter[str] = Counter()
+        paths = images_in(root, others)
+        if not paths:
+            raise UserError(f"{root} has no images: check the path.")
+        names = [printable(Path(image).relative_to(root)) for image in paths]
+        return Rows(str(root), [""] * len(paths), np.full(len(paths), TEST), np.arange(len(paths)), names, images=paths)
+    if not is_split(root):
+        return class_folders(root, TEST)
+    parts = [
+        class_folders(folder, SPLITS[folder.name.lower()], prefix=f"{folder.name}/")
+        for folder in sorted(root.iterdir())
+        if folder.is_dir() and folder.name.lower() in SPLITS
+    ]
+    return join(parts)
+
+
+def _npz(schema: Schema, file: Path, labelled: bool) -> _Found:
+    """Read the arrays inputs, labels and ids, or those of a test part."""
+    arrays = read_npz(file)
+    inputs = next((arrays[name] for name in ("inputs", "test_inputs") if name in arrays), None)
+    labels = next((arrays[name] for name in ("labels", "test_labels") if name in arrays), None)
+    if inputs is None or (labelled and labels is None):
+        raise UserError(f"{file} has no array inputs{' and labels' * labelled}: save them in it.")
+    ids = arrays.get("ids", np.arange(len(inputs)))
+    texts = [str(label) for label in labels.tolist()] if labelled and labels is not None else [""] * len(inputs)
+    for name, array in (("labels", texts), ("ids", ids)):
+        if len(array) != len(inputs):
+            raise UserError(f"{file} has {len(inputs)} inputs and {len(array)} {name}: give one for each input.")
+    return _Found(schema.inputs_of(inputs), tuple(str(name) for name in ids.tolist()), texts)

@@ -1,0 +1,167 @@
+"""Tables in .csv, .tsv and .parquet files. Text stays text: '01' and 'NA' are what they say."""
+
+import csv
+import gzip
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from karat.data.readers import Array, require
+from karat.errors import UserError
+
+TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+TABLE_ENDINGS = (*TEXT_ENDINGS, ".parquet", ".pq")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table; columns of bytes are not in the frame but fetched cell by cell (bytes, or a dict with bytes and path).
+
+    `class_names` are the names of the classes in their order, for the columns whose source knows them.
+    """
+
+    source: str
+    frame: pd.DataFrame
+    encoded: Mapping[str, Callable[[int], Any]] = field(default_factory=dict)
+    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of all columns."""
+        return [*map(str, self.frame.columns), *self.encoded]
+
+
+def read_table(path: Path) -> Table:
+    """Read a table by the ending of its file; expand columns of lists."""
+    require(path, "check the path")
+    frame, encoded = _read_text(path) if path.name.lower().endswith(TEXT_ENDINGS) else _read_parquet(path)
+    return Table(str(path), expand_lists(frame, str(path)), encoded)
+
+
+def expand_lists(frame: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Put one column for each element in the place of columns of lists, such as embeddings.
+
+    >>> expand_lists(pd.DataFrame({"e": [[1, 2], [3, 4]], "f": [5, 6]}), "mine").columns.tolist()
+    ['e[0]', 'e[1]', 'f']
+    """
+    parts: list[pd.DataFrame] = []
+    for name in map(str, frame.columns):
+        series = frame[name]
+        first = next((cell for cell in series if cell is not None), None) if series.dtype == object else None
+        if not isinstance(first, (list, tuple, np.ndarray)):
+            parts.append(series.to_frame())
+            continue
+        lengths = {np.shape(cell) for cell in series}
+        if len(lengths) != 1 or len(next(iter(lengths))) != 1:
+            raise UserError(
+                f"The lists in column '{name}' of {source} are not all of one length: give each row as many numbers."
+            )
+        values = np.stack([np.asarray(cell) for cell in series])
+        names = [f"{name}[{place}]" for place in range(values.shape[1])]
+        parts.append(pd.DataFrame(values, columns=names, index=frame.index))
+    return pd.concat(parts, axis=1) if parts else frame
+
+
+def _read_text(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:
+    try:
+        separator, names = _header(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
+            frame = pd.read_csv(
+                path,
+                sep=separator,
+                dtype=str,
+                keep_default_na=False,
+                index_col=False,
+                names=names,
+                header=0,
+                encoding="utf-8-sig",
+            )
+    except UserError:
+        raise
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not text in UTF-8 ({error.reason}): save it as UTF-8.") from error
+    except (OSError, EOFError) as error:
+        raise UserError(f"{path} cannot be read ({error}): check the file.") from error
+    except (ValueError, csv.Error, pd.errors.ParserWarning) as error:  # pandas' own errors are ValueErrors
+        reason = " ".join(str(error).split()).removeprefix("Error tokenizing data. ")
+        raise UserError(
+            f"{path} has rows that do not fit its first line ({reason}): give each row one cell for each column, "
+            "and put cells with a separator in them into double quotes."
+        ) from error
+    return frame.fillna(""), {}  # rows that end early
+
+
+def _header(path: Path) -> tuple[str, list[str]]:
+    """Return the separator, as the ending or else the first line has it, and the names of the columns."""
+    name = path.name.lower()
+    with (
+        gzip.open(path, "rt", encoding="utf-8-sig") if name.endswith(".gz") else path.open(encoding="utf-8-sig") as file
+    ):
+        first = file.readline()
+        separator = "\t" if name.removesuffix(".gz").endswith(".tsv") else _separator(first)
+        file.seek(0)
+        header = next(csv.reader(file, delimiter=separator), [])
+    names = [column.strip() for column in header]
+    if not any(names):
+        raise UserError(f"{path} is empty: write a line with the names of the columns and one line for each row.")
+    double = sorted({column for column in names if names.count(column) > 1})
+    if double:
+        raise UserError(f"{path} has more than one column '{double[0]}': give each column a name of its own.")
+    return separator, names
+
+
+def _separator(line: str) -> str:
+    return next((mark for mark in (",", ";", "\t") if mark in line), ",")
+
+
+def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:
+    from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]
+
+    try:
+        table = parquet.read_table(path)
+    except (OSError, ValueError, ArrowException) as error:
+        raise UserError(f"{path} is not a readable parquet file ({error}): write it again.") from error
+    return split_arrow(table)
+
+
+def split_arrow(table: Any) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:
+    """Return an arrow table as a frame and, apart, its columns of bytes, or of dicts with bytes, cell by cell."""
+    from pyarrow import types
+
+    def holds_bytes(kind: Any) -> bool:
+        if types.is_struct(kind):
+            return any(part.name in ("bytes", "path") for part in kind)
+        return types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+
+    names = [part.name for part in table.schema if holds_bytes(part.type)]
+
+    def fetcher(name: str) -> Callable[[int], Any]:
+        column = table[name]
+        return lambda row: column[row].as_py()
+
+    frame = table.drop_columns(names).to_pandas(ignore_metadata=True)
+    if not len(frame.columns):
+        frame = pd.DataFrame(index=range(table.num_rows))
+    return frame, {name: fetcher(name) for name in names}
+
+
+def is_table(name: str) -> bool:
+    """Return whether a file's ending is that of a table."""
+    return name.lower().endswith(TABLE_ENDINGS)
+
+
+def row_numbers(values: Array | None) -> bool:
+    """Return whether a column only numbers the rows: 0, 1, 2, … or 1, 2, 3, …
+
+    >>> row_numbers(np.array([0.0, 1.0, 2.0])), row_numbers(np.array([3.0, 1.0]))
+    (True, False)
+    """
+    if values is None or not len(values) or values[0] not in (0, 1):
+        return False
+    return bool((np.diff(values) == 1).all())

@@ -1,41 +1,42 @@
 """Which given labels are probably wrong: a ranked table read off the ledger."""
 
-from collections.abc import Sequence
-
+import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from karat.audit.ledger import Ledger
+from karat.audit.label_model import Beliefs
+from karat.audit.record import AuditRecord
 
 
-def label_issues(ledger: Ledger, given_labels: Tensor, rows: Tensor, classes: Sequence[str]) -> pd.DataFrame:
+def label_issues(record: AuditRecord, believed: Beliefs) -> pd.DataFrame:
     """Return one row for each noisy example, the most suspicious first, in cleanlab's column names.
 
-    `label_quality` is the remembered probability of the given label; a label that is not the predicted one is an
-    issue. `rows` are the places of the examples in the
-    user's data.
-
-    >>> import torch
-    >>> ledger = Ledger(examples=2, classes=2)
-    >>> ledger.record(torch.arange(2), torch.tensor([[0.75, 0.25], [0.25, 0.75]]))
-    >>> issues = label_issues(ledger, torch.tensor([0, 0]), torch.tensor([7, 9]), ["cat", "dog"])
-    >>> issues[["index", "given_label", "predicted_label", "is_label_issue", "label_quality"]]
-       index given_label predicted_label  is_label_issue  label_quality
-    0      9         cat             dog            True           0.25
-    1      7         cat             cat           False           0.75
+    `label_quality` is the probability that the given label is right; below one half it is an issue, and the likeliest
+    other class is suggested. `predicted_label` is what the network says without a look at the given label.
     """
-    predicted = ledger.probabilities.argmax(dim=1)
-    quality = ledger.probabilities.gather(1, given_labels[:, None]).squeeze(1)
+    ledger, classes = record.ledger, np.array([*record.classes, ""], dtype=object)  # -1: none
+    issue = believed.quality < 0.5
     table = pd.DataFrame(
         {
-            "index": rows.numpy(),
-            "given_label": [classes[label] for label in given_labels.tolist()],
-            "predicted_label": [classes[label] for label in predicted.tolist()],
-            "is_label_issue": (predicted != given_labels).numpy(),
-            "label_quality": quality.numpy(),
-            "mean_weight": ledger.mean_weight.numpy(),
-            "mean_label_trust": ledger.mean_label_trust.numpy(),
+            "id": np.array([*record.noisy.names, None], dtype=object)[:-1],
+            "index": record.noisy.index.numpy(),
+            "given_label": classes[record.noisy.labels.numpy()],
+            "predicted_label": classes[believed.predicted.numpy()],
+            "is_label_issue": issue.numpy(),
+            "label_quality": np.round(believed.quality.numpy(), 12),  # near 1 it still ranks
+            "suggested_label": classes[believed.other.where(issue, -1).numpy()],
+            "suggestion_confidence": _rounded(believed.confidence.where(issue, np.nan)),
+            "mean_weight": _rounded(ledger.mean_weight),
+            "mean_label_trust": _rounded(ledger.mean_label_trust),
+            "helpful_label": classes[ledger.helpful_class.numpy()],
+            "mean_loss": _rounded(ledger.mean_loss),
             "times_seen": ledger.times_seen.numpy(),
         }
     )
-    return table.sort_values("label_quality", kind="stable", ignore_index=True)
+    order = np.argsort(believed.quality.numpy(), kind="stable")  # before rounding, which makes ties
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _rounded(values: Tensor) -> "np.ndarray":
+    """Return so many digits as anybody reads: a file of half the size."""
+    return np.round(values.double().numpy(), 6)

@@ -29,6 +29,24 @@ def accuracy_curves(runs: Mapping[str, Records], title: str = "Test accuracy") -
     return figure
 
 
+def untested_curves(records: Records) -> Figure:
+    """Draw what there is to see of a run without test examples: how well it agrees with its labels."""
+    figure, axes = new_figure("Agreement with labels (no test examples: accuracy was not measured)")
+    lines = {
+        "trusted_accuracy": "trusted labels (seen in training)",
+        "given_label_accuracy": "given labels (seen in training)",
+        "validation_accuracy": "given labels of held-out examples",
+    }
+    for (name, label), colour in zip(lines.items(), COLOURS, strict=False):
+        known = [record for record in records if record.get(name) is not None]
+        if known:
+            axes.plot([r["epoch"] for r in known], [r[name] for r in known], color=colour, label=label)
+    axes.set_ylim(top=1.005)
+    axes.set_ylabel("share of labels predicted")
+    axes.legend(loc="lower right", frameon=False)
+    return figure
+
+
 def coefficient_curves(records: Records) -> Figure:
     """Draw the mean label trust of right and wrong labels, and how much of all weight is on each (figure 4)."""
     figure, axes = new_figure("What the trusted examples say about the noisy labels")

@@ -1,0 +1,105 @@
+"""Everything that the audit reads, in one file: the ledgers of a run, whose rows they are and what they are called."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from karat.audit.ledger import COLUMNS, Ledger
+from karat.audit.tensor_file import packed, read_tensors, unpacked, write_tensors
+from karat.errors import UserError
+
+FORMAT = "karat ledger 1"
+VERIFIED_LIMIT = 10_000  # test predictions that are kept; more would not make an estimate better
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some examples of the train data: the user's names, their places in the data and the given labels."""
+
+    names: tuple[str, ...]
+    index: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class AuditRecord:
+    """What training learned about the noisy and the trusted examples.
+
+    `verified_probabilities` are the final model's predictions of test examples, `verified_labels` their labels; both
+    are empty where there is no test set.
+    """
+
+    classes: tuple[str, ...]
+    noisy: Rows
+    ledger: Ledger
+    trusted: Rows
+    trusted_ledger: Ledger
+    verified_probabilities: Tensor
+    verified_labels: Tensor
+    method: str = ""
+
+
+def save_record(record: AuditRecord, path: Path) -> None:
+    """Write a record as ledger.safetensors."""
+    tensors = {
+        "verified.probabilities": record.verified_probabilities.half(),
+        "verified.labels": record.verified_labels.long(),
+        **_rows_tensors("noisy", record.noisy),
+        **_rows_tensors("trusted", record.trusted),
+        **{f"noisy.{name}": column for name, column in record.ledger.state_dict().items()},
+        **{f"trusted.{name}": column for name, column in record.trusted_ledger.state_dict().items()},
+    }
+    metadata = {"format": FORMAT, "classes": json.dumps(record.classes), "method": record.method}
+    write_tensors(path, tensors, metadata)
+
+
+def load_record(path: Path) -> AuditRecord:
+    """Read what `save_record` wrote."""
+    if not path.exists():
+        raise UserError(
+            f"{path} is missing: {path.parent} is not the folder of a finished run, or an older version made it. "
+            "Finish the run with --resume, or train again."
+        )
+    tensors, metadata = read_tensors(path)
+    if metadata.get("format") != FORMAT:
+        raise UserError(f"{path} is not a ledger of this version of Karat: train again.")
+    classes = tuple(json.loads(metadata["classes"]))
+    return AuditRecord(
+        classes,
+        _rows("noisy", tensors),
+        _ledger("noisy", tensors, len(classes)),
+        _rows("trusted", tensors),
+        _ledger("trusted", tensors, len(classes)),
+        tensors["verified.probabilities"].float(),
+        tensors["verified.labels"],
+        metadata.get("method", ""),
+    )
+
+
+def _rows_tensors(part: str, rows: Rows) -> dict[str, Tensor]:
+    names = {f"{part}.names.{name}": tensor for name, tensor in packed(rows.names).items()}
+    return {f"{part}.index": rows.index.long(), f"{part}.given": rows.labels.long(), **names}
+
+
+def _rows(part: str, tensors: Mapping[str, Tensor]) -> Rows:
+    names = {name: tensors[f"{part}.names.{name}"] for name in ("bytes", "ends")}
+    return Rows(unpacked(names), tensors[f"{part}.index"], tensors[f"{part}.given"])
+
+
+def _ledger(part: str, tensors: Mapping[str, Tensor], classes: int) -> Ledger:
+    ledger = Ledger(0, classes)
+    for name in COLUMNS:  # as they are: those of a large file stay mapped to it
+        setattr(ledger, name, tensors[f"{part}.{name}"])
+    return ledger
+
+
+def verified_sample(count: int) -> Tensor:
+    """Return which of so many test examples are kept: all, or so many in even steps."""
+    return torch.arange(count) if count <= VERIFIED_LIMIT else torch.linspace(0, count - 1, VERIFIED_LIMIT).long()

@@ -1,0 +1,108 @@
+"""Label issues, cleaned labels and suggestions of a record."""
+
+import pandas as pd
+import pytest
+import torch
+from records import made_up, uniform
+
+from karat.audit.cleaned_labels import CONFIDENT, cleaned_labels
+from karat.audit.files import audit
+from karat.audit.label_issues import label_issues
+from karat.audit.label_model import Beliefs
+from karat.audit.safe_csv import read_safe_csv, write_safe_csv
+from karat.audit.suggest import suggestions
+from karat.errors import UserError
+
+HOSTILE = ("<script>alert(1)</script>", "=1+1", "NA")
+
+
+def test_issues_have_the_promised_columns_and_order():
+    record, _ = made_up(uniform(4, 0.4), examples=200)
+    issues = audit(record).issues
+    assert issues.columns.tolist() == [
+        *("id", "index", "given_label", "predicted_label", "is_label_issue", "label_quality", "suggested_label"),
+        *("suggestion_confidence", "mean_weight", "mean_label_trust", "helpful_label", "mean_loss", "times_seen"),
+    ]
+    assert issues["label_quality"].is_monotonic_increasing
+    assert sorted(issues["index"]) == list(range(200))
+    assert (issues["id"] == "row " + issues["index"].astype(str)).all()
+    kept = issues[~issues["is_label_issue"]]
+    assert (kept["suggested_label"] == "").all()
+    assert kept["suggestion_confidence"].isna().all()
+    found = issues[issues["is_label_issue"]]
+    assert (found["suggested_label"] != found["given_label"]).all()
+    assert issues["mean_weight"].isna().all()
+    assert (issues["helpful_label"] == "").all()
+
+
+def test_cleaned_labels_by_their_definition():
+    """Qualities 0.9 | 0.1 with a suggestion of 0.85 | 0.4 with one of 0.5: kept, changed, dropped."""
+    record, _ = made_up(uniform(3, 0.0), examples=3, trusted=3, test=0)
+    believed = Beliefs(
+        quality=torch.tensor([0.9, 0.1, 0.4]),
+        other=(record.noisy.labels + 1) % 3,
+        confidence=torch.tensor([0.05, 0.85, 0.5]),
+        predicted=record.noisy.labels,
+    )
+    table = cleaned_labels(record, believed)
+    assert table["action"].tolist() == ["kept", "changed", "dropped", "trusted", "trusted", "trusted"]
+    assert table["confidence"].tolist() == pytest.approx([0.9, 0.85, 0.5, 1, 1, 1])
+    assert table["cleaned_label"].tolist() == [
+        table["given_label"][0],
+        record.classes[int(believed.other[1])],
+        "",
+        *("class 0", "class 1", "class 2"),
+    ]
+    assert CONFIDENT == 0.8
+
+
+def test_cleaning_mends_more_than_it_breaks():
+    record, true = made_up(uniform(5, 0.8))
+    table = audit(record).cleaned
+    assert len(table) == 2000 + 100
+    assert table["index"].is_monotonic_increasing
+    noisy = table[table["action"] != "trusted"]
+    kept = noisy[noisy["action"] != "dropped"]
+    right = kept["cleaned_label"].to_numpy() == [record.classes[label] for label in true[kept["index"].tolist()]]
+    assert len(kept) > 0.9 * len(noisy)
+    assert right.mean() > 0.9
+
+
+def test_hostile_names_go_through_every_file(tmp_path):
+    names = [f"{text}{number}" for number in range(40) for text in ("=1+", "../../", "a,'\"\n\r")]
+    record, _ = made_up(uniform(3, 0.5), examples=60, trusted=60, test=0, names=names, classes=HOSTILE)
+    found = audit(record)
+    for number, table in enumerate([found.issues, found.cleaned, suggestions(record, found.beliefs, 10)]):
+        path = tmp_path / f"{number}.csv"
+        write_safe_csv(table, path)
+        back = read_safe_csv(path)
+        assert back.columns.tolist() == table.columns.tolist()
+        for column in set(table.columns) & {"id", "given_label", "cleaned_label", "suggested_label", "reason"}:
+            assert back[column].tolist() == table[column].tolist()
+        assert set(back["given_label"]) <= set(HOSTILE)
+
+
+def test_suggestions_are_doubtful_needed_and_diverse():
+    """Class 2 has a tenth of the trusted examples of the others: with equal doubt its rows come first."""
+    record, _ = made_up(uniform(3, 0.0), examples=300, trusted=0, test=0)
+    trusted = torch.tensor([0] * 10 + [1] * 10 + [2])
+    record = type(record)(**{**vars(record), "trusted": type(record.noisy)(("t",) * 21, torch.arange(21), trusted)})
+    doubt = torch.full((300,), 0.4)
+    doubt[:50] = 0.01  # nothing to learn from these
+    believed = Beliefs(1 - doubt, (record.noisy.labels + 1) % 3, doubt - 0.005, record.noisy.labels)
+    found = suggestions(record, believed, count=30)
+    assert len(found) == 30
+    assert found["rank"].tolist() == list(range(1, 31))
+    assert found["index"].min() >= 50
+    assert found["likely_label"][:6].tolist() == ["class 2"] * 6
+    assert "only 1 trusted of class 2" in found["reason"][0]
+    pairs = found["given_label"].value_counts()
+    assert pairs["class 0"] >= 6  # no pair takes more than a fifth while there are others
+    assert len(suggestions(record, believed, count=5000)) == 300
+    with pytest.raises(UserError, match="at least 1"):
+        suggestions(record, believed, count=0)
+
+
+def test_no_noisy_example_is_no_crash():
+    record, _ = made_up(uniform(3, 0.0), examples=1)
+    assert isinstance(label_issues(record, audit(record).beliefs), pd.DataFrame)

@@ -18,6 +18,7 @@ from karat.methods.gce import GceSettings, gce
 from karat.methods.glc import GlcSettings, GoldLossCorrection
 from karat.methods.ieg import ieg
 from karat.methods.incv import Incv, IncvSettings
+from karat.methods.karat import Karat, KaratSettings
 from karat.methods.l2r import l2r
 from karat.methods.loss_correction import LossCorrection, LossCorrectionSettings
 from karat.methods.mentornet import MentorNet, MentorNetSettings
@@ -53,6 +54,7 @@ METHODS: dict[str, Callable[[Task, Any], Method]] = {
     "mixmatch_kl": partial(Plain, mixmatch_kl),
     "l2r": partial(Plain, l2r),
     "ieg": partial(Plain, ieg),
+    "karat": Karat,
 }
 
 
@@ -61,6 +63,7 @@ class MethodSettings:
     """The settings of the methods that have some besides those of Algorithm 1.
 
     Attributes:
+        karat: posteriors from a label model on all labels.
         trusted_finetune: plain training, then the trusted examples.
         gce: generalised cross-entropy.
         bootstrap_soft: bootstrapping with predicted probabilities.
@@ -80,6 +83,7 @@ class MethodSettings:
         mixmatch: semi-supervised, with the trusted labels alone.
     """
 
+    karat: KaratSettings = field(default_factory=KaratSettings)
     trusted_finetune: TrustedFinetuneSettings = field(default_factory=TrustedFinetuneSettings)
     gce: GceSettings = field(default_factory=GceSettings)
     bootstrap_soft: BootstrapSettings = field(default_factory=partial(BootstrapSettings, 0.95))

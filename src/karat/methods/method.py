@@ -17,7 +17,8 @@ class Task:
     """What a method may look at between its steps: the given labels, the trusted examples, every noisy input.
 
     `noisy_inputs` and `trusted_inputs` return the inputs at these rows, as they are, on the learner's device; labels
-    are on the CPU. `new_learner` makes another network with an optimizer of its own.
+    are on the CPU. `new_learner` makes another network with an optimizer of its own,
+    `averaged` returns the average of the deployed model's weights.
     """
 
     given_labels: Tensor
@@ -26,6 +27,7 @@ class Task:
     trusted_inputs: Callable[[Tensor], Tensor]
     classes: int
     new_learner: Callable[[], Learner]
+    averaged: Callable[[], nn.Module] | None = None
 
     def __len__(self) -> int:
         return len(self.given_labels)

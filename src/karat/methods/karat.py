@@ -1,0 +1,203 @@
+"""Karat: the network learns posteriors of the true class, which a label model reads off all labels at once.
+
+docs/method.md has the mathematics. The first pass over the examples, in which nothing is known yet, descends the loss
+corrected by a first guess at the noise. From then on, in turns: the label model (`label_model.py`) is fitted to the
+features of the averaged network, all given labels and the trusted ones; the network learns the posteriors it found,
+on weak and strong views mixed with trusted examples. In the end the label model's head becomes the last layer.
+"""
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from karat.algorithm.network import evaluation_mode
+from karat.algorithm.pseudo_labels import log_probability
+from karat.algorithm.targets import cross_entropy, one_hot
+from karat.errors import UserError
+from karat.methods.features import Hidden, hidden
+from karat.methods.label_model import Evidence, LabelModel, fit_label_model, start_transition
+from karat.methods.method import Method, Task
+from karat.methods.mixing import mixed_with_others, sharpened
+from karat.methods.step import Batch, Learner, Progress, StepResult
+from karat.methods.transition import corrected_cross_entropy
+
+LEAST_MIXUP = 0.01  # of a Beta(a, a): below it nearly every factor is 0 or 1, and numpy's may be neither
+
+
+@dataclass(frozen=True)
+class KaratSettings:
+    """Choices of Karat.
+
+    Attributes:
+        warm_up: share of the run, in whole passes and one at least, before the label model is fitted first.
+        refits: how often it is fitted over the run, at most once a pass.
+        temperature: below 1 sharpens the posteriors that strong views learn.
+        mixup: mixup factors are drawn from Beta(a, a) with a this many times the share of wrong labels that the label
+            model found: right labels need no mixing; 0 mixes nothing.
+        start_diagonal: share of the labels that the first guess at the noise takes as kept.
+    """
+
+    warm_up: float = 0.1
+    refits: int = 12
+    temperature: float = 0.5
+    mixup: float = 1.0
+    start_diagonal: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.warm_up < 1:
+            raise UserError(f"methods.karat.warm_up is {self.warm_up}: write a share of at least 0 and below 1.")
+        if self.refits < 1:
+            raise UserError(f"methods.karat.refits is {self.refits}: write 1 or more.")
+        if not self.temperature > 0:
+            raise UserError(f"methods.karat.temperature is {self.temperature}: write a number above 0.")
+        if not self.mixup >= 0:
+            raise UserError(f"methods.karat.mixup is {self.mixup}: write 0 or more.")
+        if not 0 < self.start_diagonal < 1:
+            raise UserError(f"methods.karat.start_diagonal is {self.start_diagonal}: write a number between 0 and 1.")
+
+
+class Karat(Method):
+    """Alternate between a label model on all labels and a network that learns its posteriors."""
+
+    remembers = ("fitted", "transition", "probabilities", "posterior")
+
+    def __init__(self, task: Task, settings: KaratSettings) -> None:
+        super().__init__(task, settings)
+        self.fitted = False
+        self.transition = start_transition(task.classes, settings.start_diagonal)
+        self.probabilities = torch.full((len(task), task.classes), 1 / task.classes)
+        self.posterior = self.probabilities.clone()
+
+    def begin_epoch(
+        self, progress: Progress, learner: Learner, settings: KaratSettings, generator: torch.Generator
+    ) -> None:
+        """Fit the label model anew where it is due."""
+        if not refit_due(progress, settings):
+            return
+        model = self.task.averaged() if self.task.averaged else learner.network.module
+        found = self._label_model(model, self.fitted)
+        self.fitted, self.transition = True, found.transition.cpu()
+        self.probabilities, self.posterior = found.probabilities.cpu(), found.posterior.cpu()
+
+    def step(self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator) -> StepResult:
+        """Descend the corrected loss, and once there are posteriors, their cross-entropy on mixed views."""
+        weak = learner.augmentation.weak(batch.noisy_inputs, generator)
+        strong = learner.augmentation.strong(weak, generator)
+        trusted = learner.augmentation.weak(batch.trusted_inputs, generator)
+        inputs, sizes = torch.cat([weak, strong, trusted]), [len(weak), len(strong), len(trusted)]
+        if not self.fitted:
+            return self._warm_up_step(learner, batch, inputs, sizes)
+
+        posterior = self.posterior[batch.rows].to(weak)
+        verified = one_hot(batch.trusted_labels, learner.classes, like=posterior)
+        targets = torch.cat([posterior, sharpened(posterior, settings.temperature), verified])
+        concentration = settings.mixup * self.noise_rate
+        if concentration > LEAST_MIXUP:
+            inputs, targets = mixed_with_others(inputs, targets, concentration, generator, keep_first=True)
+        losses = cross_entropy(targets, log_probability(learner.network(inputs))).split(sizes)
+        weak_loss, strong_loss, trusted_loss = (part.mean() for part in losses)
+        loss = weak_loss + strong_loss + trusted_loss
+        learner.update(loss)
+        found = {"loss": loss, "weak": weak_loss, "strong": strong_loss, "trusted": trusted_loss}
+        return StepResult(
+            {name: value.detach() for name, value in found.items()},
+            # Mixed views have no logits of their own; these never saw the label that they are compared with.
+            self.probabilities[batch.rows].clamp(min=1e-12).log().to(weak),
+            label_trust=posterior.gather(1, batch.given_labels[:, None]).squeeze(1),
+            pseudo_labels=posterior,
+        )
+
+    @property
+    def noise_rate(self) -> float:
+        """Return the share of wrong labels that the label model found."""
+        return 1 - self.posterior.gather(1, self.task.given_labels[:, None]).mean().item()
+
+    def finished(self, model: nn.Module) -> nn.Module:
+        """Return the model with the label model's head as its last layer, fitted to its own features."""
+        found = self._label_model(model, self.fitted)
+        return with_head(model, self.task.trusted_inputs(torch.arange(1)), found.weight, found.bias)
+
+    def _warm_up_step(self, learner: Learner, batch: Batch, inputs: Tensor, sizes: list[int]) -> StepResult:
+        weak, strong, trusted = learner.network(inputs).split(sizes)
+        corrected = [corrected_cross_entropy(z, batch.given_labels, self.transition).mean() for z in (weak, strong)]
+        trusted_loss = F.cross_entropy(trusted, batch.trusted_labels)
+        loss = corrected[0] + corrected[1] + trusted_loss
+        learner.update(loss)
+        found = {"loss": loss, "corrected": corrected[0], "trusted": trusted_loss}
+        return StepResult({name: value.detach() for name, value in found.items()}, weak.detach())
+
+    def _label_model(self, model: nn.Module, fitted: bool) -> LabelModel:
+        task = self.task
+        noisy, head = _features(model, task.noisy_inputs, torch.arange(len(task)))
+        trusted, _ = _features(model, task.trusted_inputs, torch.arange(len(task.trusted_labels)))
+        evidence = Evidence(noisy, task.given_labels, trusted, task.trusted_labels)
+        return fit_label_model(evidence, task.classes, self.transition, head if fitted else None)
+
+
+def refit_due(progress: Progress, settings: KaratSettings) -> bool:
+    """Return whether the label model is fitted before this pass.
+
+    >>> epochs = [Progress(step=10 * epoch, total_steps=200, steps_per_epoch=10) for epoch in range(20)]
+    >>> [progress.epoch for progress in epochs if refit_due(progress, KaratSettings(refits=6))]
+    [2, 6, 10, 14, 18]
+    """
+    epochs = math.ceil(progress.total_steps / progress.steps_per_epoch)
+    first = max(1, round(settings.warm_up * epochs))
+    return progress.epoch >= first and (progress.epoch - first) % math.ceil(epochs / settings.refits) == 0
+
+
+def with_head(model: nn.Module, inputs: Tensor, weight: Tensor, bias: Tensor) -> nn.Module:
+    """Return a copy of the model with another last layer; it is put behind a model that has none of its own."""
+    copied = deepcopy(model)
+    with evaluation_mode(copied):
+        found = _last_layer(copied, inputs)
+    if found is None:
+        head = nn.Linear(weight.shape[1], weight.shape[0]).to(weight)
+        copied = nn.Sequential(copied, head)
+    else:
+        head = found.head
+        if head.bias is None:
+            head.bias = nn.Parameter(head.weight.new_zeros(len(weight)), requires_grad=head.weight.requires_grad)
+    with torch.no_grad():
+        head.weight.copy_(weight)
+        head.bias.copy_(bias)
+    return copied
+
+
+def _last_layer(model: nn.Module, inputs: Tensor) -> Hidden | None:
+    """Return the last linear layer, None where the network goes on after it or has none."""
+    try:
+        found = hidden(model, inputs)
+    except UserError:
+        return None
+    return found if found.head_output is found.logits else None
+
+
+def _features(
+    model: nn.Module, inputs: Callable[[Tensor], Tensor], rows: Tensor
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Return the features of the un-augmented inputs at these rows, and the layer that makes logits of them.
+
+    The features of a network without a linear last layer are its logits, and the layer is the identity.
+    """
+    parts: list[Tensor] = []
+    head: tuple[Tensor, Tensor] | None = None
+    with evaluation_mode(model):
+        for part in rows.split(512):
+            batch = inputs(part)
+            found = _last_layer(model, batch)
+            if found is None:
+                parts.append(model(batch).float().cpu())
+                continue
+            layer = found.head
+            bias = layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
+            head = layer.weight.detach().float().cpu(), bias.detach().float().cpu()
+            parts.append(found.features.float().cpu())
+    features = torch.cat(parts)
+    classes = features.shape[1]
+    return features, head if head is not None else (torch.eye(classes), torch.zeros(classes))

@@ -1,0 +1,113 @@
+"""Karat: corrected warm-up, posteriors as targets, the label model's head at the end."""
+
+import pytest
+import torch
+from harness import CLASSES, COUNT, batch, learner, network, stepped, task
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from karat.errors import UserError
+from karat.methods.karat import Karat, KaratSettings, with_head
+from karat.methods.label_model import noise_posterior
+from karat.methods.step import Progress
+
+SETTINGS = KaratSettings()
+SECOND_PASS = Progress(step=3, total_steps=9, steps_per_epoch=3)
+
+
+def fitted():
+    """Return a method after its first fit, and the network whose features it read."""
+    module = network()
+    method = Karat(task(), SETTINGS)
+    method.begin_epoch(SECOND_PASS, learner(module), SETTINGS, torch.Generator())
+    return method, module
+
+
+def test_warm_up_descends_the_loss_corrected_by_the_first_guess():
+    """Both views are the inputs themselves here, and all pass the network in one batch."""
+    module, data = network(), batch()
+    matrix = (torch.full((CLASSES, CLASSES), 0.7 / CLASSES) + 0.3 * torch.eye(CLASSES)).double()
+
+    def loss(bare):
+        weak, strong, trusted = bare(torch.cat([data.noisy_inputs] * 2 + [data.trusted_inputs])).split([10, 10, 8])
+        corrected = [
+            -(z.softmax(dim=1) @ matrix)[torch.arange(10), data.given_labels].log().mean() for z in (weak, strong)
+        ]
+        return sum(corrected) + cross_entropy(trusted, data.trusted_labels)
+
+    expected = stepped(module, loss)
+    Karat(task(), SETTINGS).step(learner(module), data, SETTINGS, torch.Generator())
+    torch.testing.assert_close(module.state_dict(), expected)
+
+
+def test_the_first_pass_fits_nothing():
+    method = Karat(task(), SETTINGS)
+    method.begin_epoch(Progress(0, 9, 3), learner(network()), SETTINGS, torch.Generator())
+    assert not method.fitted
+
+
+def test_a_fit_gives_posteriors_by_bayes_rule():
+    method, _ = fitted()
+    expected = noise_posterior(method.probabilities, method.task.given_labels, method.transition)
+    torch.testing.assert_close(method.posterior, expected)
+    torch.testing.assert_close(method.posterior.sum(dim=1), torch.ones(COUNT))
+    wrong = 1 - method.posterior[torch.arange(COUNT), method.task.given_labels].mean().item()
+    assert method.noise_rate == pytest.approx(wrong)
+
+
+def test_a_step_learns_the_posteriors_and_sharpened_ones():
+    """Without mixup: cross-entropy to q on the weak view, to q² / Σ q² on the strong one (τ = 1/2), to the truth."""
+    method, module = fitted()
+    data, settings = batch(), KaratSettings(mixup=0.0)
+    q = method.posterior[data.rows].double()
+    sharp = q**2 / (q**2).sum(dim=1, keepdim=True)
+
+    def loss(bare):
+        weak, strong, trusted = bare(torch.cat([data.noisy_inputs] * 2 + [data.trusted_inputs])).split([10, 10, 8])
+        fit = -(q * weak.log_softmax(dim=1)).sum(dim=1).mean() - (sharp * strong.log_softmax(dim=1)).sum(dim=1).mean()
+        return fit + cross_entropy(trusted, data.trusted_labels)
+
+    module.train()
+    expected = stepped(module, loss)
+    result = method.step(learner(module), data, settings, torch.Generator())
+    torch.testing.assert_close(module.state_dict(), expected)
+    torch.testing.assert_close(result.label_trust, q[torch.arange(10), data.given_labels])
+    torch.testing.assert_close(result.logits.softmax(dim=1), method.probabilities[data.rows].double())
+
+
+def test_the_fit_survives_a_checkpoint():
+    method, _ = fitted()
+    resumed = Karat(task(), SETTINGS)
+    resumed.load_state_dict(method.state_dict())
+    for name in Karat.remembers:
+        assert torch.equal(torch.as_tensor(getattr(method, name)), torch.as_tensor(getattr(resumed, name)))
+
+
+def test_the_last_layer_becomes_the_label_models_head():
+    method, module = fitted()
+    finished = method.finished(module)
+    assert not torch.equal(finished[3].weight, module[3].weight)
+    torch.testing.assert_close(finished[0].weight, module[0].weight, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, CLASSES, bias=False)),
+        nn.Sequential(nn.Linear(6, CLASSES), nn.Tanh()),  # goes on after its last linear layer
+    ],
+)
+def test_any_network_takes_a_head(model):
+    inputs = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
+    size = 5 if len(model) == 3 else CLASSES
+    weight, bias = torch.randn(CLASSES, size), torch.randn(CLASSES)
+    features = model[:2](inputs)
+    torch.testing.assert_close(with_head(model, inputs, weight, bias)(inputs), features @ weight.T + bias)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"warm_up": 1.0}, {"refits": 0}, {"temperature": 0.0}, {"mixup": -1.0}, {"start_diagonal": 1.0}]
+)
+def test_settings_are_checked(wrong):
+    with pytest.raises(UserError, match=f"methods.karat.{next(iter(wrong))} is"):
+        KaratSettings(**wrong)

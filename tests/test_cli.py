@@ -37,7 +37,9 @@ def test_train_leaves_a_complete_run_folder(tmp_path, capsys):
     assert names == {
         *("config.yaml", "environment.json", "noisy_labels.csv", "noise.json", "metrics.jsonl", "checkpoint.pt"),
         *("model.safetensors", "label_issues.csv", "results.json", "curves.png", "curves.svg"),
-        *("coefficients.png", "coefficients.svg"),
+        *("cleaned_labels.csv", "noise_estimate.json", "ledger.safetensors", "ledger-18.safetensors"),
+        *("coefficients.png", "coefficients.svg", "report.html", "report_files"),
+        *("plan.json", "schema.json"),
     }
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert config["seed"] == 5
@@ -171,7 +173,7 @@ def _without_time(folder):
         (["--method", "iegg"], "Unknown method 'iegg'. Did you mean 'ieg'?"),
         (["--model", "wrm-28-10"], "Unknown model 'wrm-28-10'. Did you mean 'wrn-28-10'?"),
         (["--preset", "papr"], "Unknown preset 'papr'. Did you mean 'paper'?"),
-        (["--data.name", "digit"], "Unknown dataset (or .npz file) 'digit'. Did you mean 'digits'?"),
+        (["--data.name", "digit"], "Unknown dataset (or file or folder of your own) 'digit'. Did you mean 'digits'?"),
         (["--data.name", "missing.npz"], "missing.npz"),
         (["--data.nam", "digits"], "There is no option '--data.nam'. Did you mean '--data.name'?"),
         (["--methd", "ieg"], "There is no option '--methd'. Did you mean '--method'?"),
@@ -265,13 +267,13 @@ def test_resuming_on_other_data_is_refused(tmp_path, capsys):
 def test_an_existing_run_is_not_overwritten(tmp_path, capsys):
     folder = tmp_path / "run"
     assert train(folder, "--training.steps", "1") == 0
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     capsys.readouterr()
     assert train(folder) == 2
     assert "continue it with --resume, or choose another folder" in capsys.readouterr().err
     assert train(folder, "--resume", "--seed", "9") == 2
     assert "seed was 0 and is now 9" in capsys.readouterr().err
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     assert train(tmp_path / "mine") == 2

@@ -2,26 +2,37 @@
 
 import argparse
 import logging
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pandas as pd
 from jsonargparse import Namespace
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from karat import __version__
+from karat.audit.apply import apply_decisions
+from karat.audit.files import suggest_rows, write_audit, write_pred_probs
+from karat.audit.safe_csv import write_safe_csv
 from karat.bench.command import bench
 from karat.config import PRESETS, Config, DataSettings, NoiseSettings, config_as_dict, flat, preset
 from karat.data.noise_report import write_noise
+from karat.data.prepare import NoisyTask
+from karat.data.sources.problems import BadImages
 from karat.demo import run_demo
 from karat.errors import UserError
 from karat.parser import Parser
+from karat.training.corrections import retrain_command
 from karat.training.evaluation import Accuracy
-from karat.training.run import evaluate_run, rog_of_run, task_of, train_run
-from karat.training.run_folder import check_same_config, new_folder
+from karat.training.predict import evaluate_data, predict_run
+from karat.training.report import REVIEW_ROWS, report_run
+from karat.training.run import RunResult, evaluate_run, rog_of_run, task_of, train_run
+from karat.training.run_folder import check_same_config, chosen_settings, new_folder
 
 
 def build_parser(defaults: Config) -> Parser:
@@ -35,6 +46,15 @@ def build_parser(defaults: Config) -> Parser:
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
 
     train = Parser(description="Train on noisy labels; everything is left in a run folder.")
+    train.add_argument(
+        "source",
+        nargs="?",
+        type=str | None,
+        default=None,
+        metavar="DATA",
+        help="Your data (docs/own_data.md): a folder of images, a table (.csv, .tsv, .parquet), an .npz file, a saved "
+        "Hugging Face dataset; or a dataset's name. The same as --data.name.",
+    )
     train.add_argument("--config", action="config", help="YAML file with any of the settings below.")
     train.add_argument("--run", type=Path | None, default=None, help="Run folder (default: a new one in runs/).")
     train.add_argument("--resume", action="store_true", help="Continue the unfinished run in the run folder.")
@@ -45,7 +65,15 @@ def build_parser(defaults: Config) -> Parser:
 
     evaluate = Parser(description="Measure the models of a finished or unfinished run.")
     evaluate.add_argument("run", type=Path, help="Run folder.")
-    commands.add_subcommand("evaluate", evaluate, help="Measure the models of a run on the test examples.")
+    _add_new_data(evaluate, "Labelled data to measure on (default: the test examples of the run).", nargs="?")
+    commands.add_subcommand("evaluate", evaluate, help="Measure the models of a run on test examples or other data.")
+
+    predict = Parser(description="Predict the labels of new data with the model of a run.")
+    predict.add_argument("run", type=Path, help="Run folder.")
+    _add_new_data(predict, "Data to predict: a table, a folder of images, an image, or an .npz file with inputs.")
+    predict.add_argument("--out", type=Path, default=Path("predictions.csv"), help="CSV file to write.")
+    predict.add_argument("--probabilities", action="store_true", help="Write a column for each class, too.")
+    commands.add_subcommand("predict", predict, help="Predict the labels of new data.")
 
     bench_parser = Parser(description="Run a recipe: a table of methods and noises over several seeds.")
     bench_parser.add_argument("recipe", type=Path, help="YAML file, such as those in recipes/.")
@@ -79,6 +107,41 @@ def build_parser(defaults: Config) -> Parser:
     rog.add_argument("run", type=Path, help="Run folder.")
     commands.add_subcommand("rog", rog, help="Robust inference on top of any finished run.")
 
+    audit = Parser(description="Write label issues, cleaned labels and noise estimate of a run again, from its ledger.")
+    audit.add_argument("run", type=Path, help="Run folder.")
+    audit.add_argument(
+        "--pred-probs",
+        type=Path | None,
+        default=None,
+        metavar="FILE.npy",
+        help="Also write the predictions of the noisy examples, in the order of their index, as cleanlab takes them.",
+    )
+    commands.add_subcommand("audit", audit, help="Label issues, cleaned labels and noise rate of a run.")
+
+    suggest = Parser(description="Name the rows whose verification would help most; write suggestions.csv.")
+    suggest.add_argument("run", type=Path, help="Run folder.")
+    suggest.add_argument("--count", type=int, default=50, help="How many rows.")
+    commands.add_subcommand("suggest", suggest, help="Which rows to verify next.")
+
+    apply = Parser(description="Make the labels of the next training from decisions of the review page.")
+    apply.add_argument("run", type=Path, help="Run folder.")
+    apply.add_argument("decisions", type=Path, help="decisions.csv, as the review page exports it.")
+    apply.add_argument("--out", type=Path | None, default=None, help="Folder or .csv file (default: the run folder).")
+    apply.add_argument(
+        "--labels",
+        type=Literal["given", "cleaned"],
+        default="given",
+        help="What rows without a decision carry: their given label, or the cleaned one.",
+    )
+    commands.add_subcommand("apply", apply, help="Decisions to labels for the next training.")
+
+    report = Parser(description="Write report.html of a finished run: charts, suspicious examples, and the review.")
+    report.add_argument("run", type=Path, help="Run folder.")
+    report.add_argument("--compare", nargs="+", type=Path, default=[], metavar="RUN", help="Other runs beside it.")
+    report.add_argument("--review-rows", type=int, default=REVIEW_ROWS, help="At most so many examples to review.")
+    report.add_argument("--no-pictures", action="store_true", help="Do not read the data: leave pictures out.")
+    commands.add_subcommand("report", report, help="Write report.html of a run again.")
+
     demo = Parser(
         description="Train on digits with 80% uniform label noise: plain, L2R, IEG, and plain on the true labels."
     )
@@ -89,10 +152,22 @@ def build_parser(defaults: Config) -> Parser:
     return parser
 
 
+def _add_new_data(parser: Parser, text: str, **options: Any) -> None:
+    parser.add_argument("data", type=str if not options else str | None, help=text, **options)
+    parser.add_argument("--path", type=Path | None, default=None, help="Folder that the paths in a table start from.")
+    parser.add_argument(
+        "--on-bad-image",
+        type=Literal["error", "skip"],
+        default="error",
+        help="What to do about images that cannot be read: list all of them and stop, or leave them out.",
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code: 0, or 2 for something that the user can mend."""
     logging.basicConfig(format="karat: %(message)s", level=logging.WARNING)
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    logging.getLogger("karat").setLevel(logging.INFO)
     try:
         options = _parse(arguments)
         return COMMANDS[options.command](options[options.command]) or 0
@@ -130,12 +205,29 @@ def _parse(arguments: list[str]) -> Namespace:
         known = first.parse_args([])
     if known.resume and any(argument.startswith("--preset") for argument in arguments):
         raise UserError("A resumed run keeps its settings: leave --preset out.")
+    if arguments[:1] == ["train"]:
+        arguments = [re.sub("^--on-bad-image(?==|$)", "--data.on_bad_image", argument) for argument in arguments]
     if known.resume and known.run and (known.run / "config.yaml").exists():
-        return build_parser(load_config(known.run / "config.yaml")).parse_args(arguments)
-    options = build_parser(preset(known.preset)).parse_args(arguments)
+        return _parse_from(load_config(known.run / "config.yaml"), arguments)
+    options = _parse_from(preset(known.preset), arguments)
     named = options[options.command].get("preset", known.preset)
     if named != known.preset:  # it stood in a config file
-        return build_parser(preset(named)).parse_args(arguments)
+        return _parse_from(preset(named), arguments)
+    return options
+
+
+def _parse_from(defaults: Config, arguments: list[str]) -> Namespace:
+    """Parse with these defaults; DATA takes the place of data.name."""
+    options = build_parser(defaults).parse_args(arguments)
+    if options.command != "train":
+        return options
+    source, name = options.train.pop("source"), options.train.data.name
+    if source is None:
+        return options
+    written = any(argument.split("=")[0] == "--data.name" for argument in arguments)
+    if source != name and (written or name != defaults.data.name):
+        raise UserError(f"The data are {source} and, by data.name, {name}: name them once.")
+    options.train.data.name = source
     return options
 
 
@@ -169,24 +261,67 @@ def _train(options: Namespace) -> None:
 def _train_in(config: Config, folder: Path, resume: bool) -> None:
     stored = folder / "config.yaml"
     if resume and stored.exists():
-        check_same_config(config_as_dict(load_config(stored)), config_as_dict(config), folder)
-    result = train_run(config, folder, resume)
-    found = {"selected": result.selected, "averaged": result.averaged, "raw": result.raw}
-    _print_accuracies(found if result.validated is None else {**found, "validated": result.validated})
+        before, asked = config_as_dict(load_config(stored)), config_as_dict(config)
+        check_same_config(before, asked, folder, chosen_settings(folder))
+    try:
+        result = train_run(config, folder, resume)
+    except BadImages as error:
+        listed = folder / "bad_images.csv"
+        write_safe_csv(pd.DataFrame(error.images, columns=["name", "reason"]), listed)
+        raise UserError(f"{error}\nAll of them are in {listed}.") from error
+    names = ("selected", "averaged", "raw", "validated")
+    found: dict[str, Accuracy | None] = {name: getattr(result, name) for name in names}
+    if result.selected is not None:
+        _print_accuracies({name: accuracy for name, accuracy in found.items() if accuracy is not None})
     if result.noise_rate is not None:
         print(f"Wrong among the noisy labels: {result.noise_rate:.1%}.")
-    print(f"Test accuracy of the selected model: {result.selected.top1:.2%}. Everything is in {folder}.")
+    print(f"{_accuracy_sentence(result, folder)} Everything is in {folder}.")
 
 
 def _evaluate(options: Namespace) -> None:
-    accuracies = evaluate_run(load_config(options.run / "config.yaml"), options.run)
-    _print_accuracies(accuracies)
+    if options.data is None:
+        _print_accuracies(evaluate_run(load_config(options.run / "config.yaml"), options.run))
+        return
+    found = evaluate_data(options.run, options.data, path=options.path, on_bad_image=options.on_bad_image)
+    table = Table("class", "examples", "precision", "recall", title="Class by class", title_justify="left")
+    for figures in found.classes:
+        shares = ("–" if share is None else f"{share:.1%}" for share in (figures.precision, figures.recall))
+        table.add_row(Text(figures.name), f"{figures.examples:,}", *shares)
+    console = Console()
+    console.print(table)
+    if found.confusions:
+        table = Table("label", "predicted", "times", title="Confused most often", title_justify="left")
+        for pair in found.confusions:
+            table.add_row(Text(pair.true), Text(pair.predicted), f"{pair.times:,}")
+        console.print(table)
+    print(f"Accuracy on {options.data}: {found.accuracy.top1:.2%} of {found.accuracy.count:,} examples.")
+
+
+def _predict(options: Namespace) -> None:
+    count = predict_run(
+        options.run,
+        options.data,
+        options.out,
+        path=options.path,
+        probabilities=options.probabilities,
+        on_bad_image=options.on_bad_image,
+    )
+    print(f"Predictions of {count:,} rows are in {options.out}.")
 
 
 def _demo(options: Namespace) -> None:
     if options.resume and options.run is None:
         raise UserError("--resume needs the folder of the demo: write --run FOLDER.")
     run_demo(options.run or new_folder(Path("runs"), "demo"), options.seed, options.resume)
+
+
+def _accuracy_sentence(result: RunResult, folder: Path) -> str:
+    if result.selected is not None:
+        return f"Test accuracy of the selected model: {result.selected.top1:.2%}."
+    return (
+        "Accuracy was not measured, because the data have no test rows: mark some with split=test, or run "
+        f"`karat evaluate {folder} DATA` on labelled rows that were not trained on."
+    )
 
 
 def _print_accuracies(accuracies: dict[str, Accuracy]) -> None:
@@ -223,11 +358,65 @@ def _rog(options: Namespace) -> None:
     print(f"The generative classifier is in {options.run / 'rog.safetensors'}.")
 
 
+def _audit(options: Namespace) -> None:
+    found = write_audit(options.run)
+    estimate = found.estimate
+    print(
+        f"Wrong labels: {estimate.rate:.1%} of {estimate.examples:,} (between {estimate.low:.1%} and "
+        f"{estimate.high:.1%} with {estimate.level:.0%} confidence). {estimate.note}"
+    )
+    counts = found.cleaned["action"].value_counts()
+    actions = ", ".join(f"{counts.get(name, 0):,} {name}" for name in ("kept", "changed", "dropped", "trusted"))
+    print(f"Label issues: {int(found.issues['is_label_issue'].sum()):,}. Cleaned labels: {actions}.")
+    for warning in estimate.warnings:
+        print(f"Warning: {warning}")
+    if options.pred_probs is not None:
+        write_pred_probs(options.run, options.pred_probs)
+    print(f"Everything is in {options.run}: label_issues.csv, cleaned_labels.csv, noise_estimate.json.")
+
+
+def _suggest(options: Namespace) -> None:
+    path, rows = suggest_rows(options.run, options.count)
+    table = Table("", "id", "given", "likely", "", "why", title="Rows to verify next", title_justify="left")
+    for row in rows.head(20).itertuples(index=False):
+        cells = (str(row.rank), row.id, row.given_label, row.likely_label, f"{row.confidence:.0%}", row.reason)
+        table.add_row(*(Text(_printable(str(cell))) for cell in cells))
+    Console().print(table)
+    print(f"All {len(rows)} rows are in {path}.")
+
+
+def _printable(text: str) -> str:
+    """Return a user's text without characters that would steer a terminal."""
+    return "".join(character if character.isprintable() else "�" for character in text)
+
+
+def _apply(options: Namespace) -> None:
+    applied = apply_decisions(options.run, options.decisions, options.out, options.labels)
+    print(
+        f"{applied.decided:,} decisions ({applied.changed:,} changed a label) are in {applied.path}: "
+        f"{applied.trusted:,} of {applied.examples:,} examples are trusted now. Train again with:"
+    )
+    print(f"  {retrain_command(options.run, load_config(options.run / 'config.yaml'), applied.path)}")
+
+
+def _report(options: Namespace) -> None:
+    def load() -> NoisyTask:
+        return task_of(load_config(options.run / "config.yaml"))
+
+    path = report_run(options.run, None if options.no_pictures else load, options.review_rows, options.compare)
+    print(f"The report is {path}: open it in a browser. Its pictures and the data of the review are in report_files.")
+
+
 COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "train": _train,
     "evaluate": _evaluate,
+    "predict": _predict,
     "bench": _bench,
     "noise": _noise,
     "rog": _rog,
+    "audit": _audit,
+    "suggest": _suggest,
+    "apply": _apply,
+    "report": _report,
     "demo": _demo,
 }

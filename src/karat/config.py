@@ -39,19 +39,20 @@ class TrainingSettings:
     """How long, in which portions, and where.
 
     Attributes:
-        epochs: passes over the noisy examples, each rounded up to whole batches.
+        epochs: passes over the noisy examples, each rounded up to whole batches; null is 60, more where that would be
+            fewer than 300 steps, or fewer where it would take very long on this machine.
         steps: number of steps, instead of epochs.
         batch_size: noisy examples in a batch; null is 100, or fewer (20 at least) so that an epoch has 24 batches.
         trusted_batch_size: trusted examples in a batch; null is as many as noisy ones.
         trusted_balanced: whether a trusted batch holds every class equally often.
         average_decay: decay of the exponential average of the weights; 0 evaluates the raw weights.
         evaluate_every: epochs between two evaluations.
-        checkpoint_every: steps between two checkpoints; null is one epoch.
+        checkpoint_every: steps between two checkpoints; null is one epoch, but 50 at least.
         device: "cpu", "cuda", or "auto": cuda where there is one.
         threads: CPU threads; null leaves it to torch.
     """
 
-    epochs: int = 60
+    epochs: int | None = None
     steps: int | None = None
     batch_size: int | None = None
     trusted_batch_size: int | None = None
@@ -81,8 +82,9 @@ class Config:
         method: ieg, l2r, mixmatch_kl, mixmatch, divide_mix, elr, co_teaching, incv, arazo, mentornet, glc,
             loss_correction, gce, bootstrap_soft, bootstrap_hard, self_learning, cleannet, rog, cleanlab, supervised,
             trusted_only or trusted_finetune; docs/methods.md says what each does.
-        model: auto, small, mlp, wrn-DEPTH-WIDTH (such as wrn-28-10), resnet-DEPTH (such as resnet-29), vgg-13,
-            densenet-100, resnet-50, inception-resnet-v2, or any network of timm by its name.
+        model: auto (chosen by data and machine), small, mlp, mlp-WIDTH, wrn-DEPTH-WIDTH (such as wrn-28-10),
+            resnet-DEPTH (such as resnet-29), vgg-13, densenet-100, resnet-50, inception-resnet-v2, or any network of
+            timm by its name.
         seed: of everything random: split, noise, initial weights, order, augmentation.
         data: which examples.
         noise: which label noise to add.
@@ -115,7 +117,7 @@ _PAPER = Config(
     algorithm=ALGORITHM_PRESETS["paper"],
     augmentation=AugmentationSettings(policy="autoaugment"),
     optimizer=OptimizerSettings(schedule="cosine_restarts"),
-    training=TrainingSettings(batch_size=100, average_decay=0.0),
+    training=TrainingSettings(epochs=60, batch_size=100, average_decay=0.0),
 )
 PRESETS: dict[str, Config] = {
     "default": Config(),
@@ -124,7 +126,7 @@ PRESETS: dict[str, Config] = {
         algorithm=ALGORITHM_PRESETS["released"],
         augmentation=_PAPER.augmentation,
         optimizer=_PAPER.optimizer,
-        training=TrainingSettings(batch_size=100, average_decay=0.999),
+        training=TrainingSettings(epochs=60, batch_size=100, average_decay=0.999),
     ),
 }
 

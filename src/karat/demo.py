@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from karat.audit.plots import accuracy_curves, save_figure, suspicious_gallery
+from karat.audit.safe_csv import read_safe_csv
 from karat.config import Config, NoiseSettings, TrainingSettings
 from karat.data.prepare import NoisyTask
 from karat.errors import UserError
@@ -55,6 +55,7 @@ def run_demo(folder: Path, seed: int = 0, resume: bool = False) -> None:
     table = Table("method", "test accuracy", "seconds", title="80% uniform label noise", title_justify="left")
     for run in RUNS:
         result = results[run.folder]
+        assert result.selected is not None  # digits have test examples
         table.add_row(run.title, f"{result.selected.top1:.1%}", f"{result.seconds:.0f}")
     console.print(table)
 
@@ -80,7 +81,7 @@ def _check_demo_folder(folder: Path, resume: bool) -> None:
 
 def demo_config(run: DemoRun, seed: int) -> Config:
     """Return the config of one row: everything by default but data, noise and the short budget."""
-    return Config(method=run.method, seed=seed, noise=run.noise, training=TRAINING)
+    return Config(method=run.method, model="small", seed=seed, noise=run.noise, training=TRAINING)
 
 
 def _finished_run(config: Config, folder: Path) -> RunResult:
@@ -90,7 +91,7 @@ def _finished_run(config: Config, folder: Path) -> RunResult:
 
 def _label_issues_sentence(folder: Path, task: NoisyTask) -> str:
     """Draw the most suspicious labels and say how well they were found; the demo knows the truth."""
-    issues = pd.read_csv(folder / "label_issues.csv", dtype={"given_label": str, "predicted_label": str})
+    issues = read_safe_csv(folder / "label_issues.csv")
     top = issues.head(40)
     images = (task.dataset.train.inputs[top["index"].tolist(), 0] + 1) / 2
     gallery = suspicious_gallery(list(images.numpy()), list(top["given_label"]), list(top["predicted_label"]))
@@ -100,8 +101,9 @@ def _label_issues_sentence(folder: Path, task: NoisyTask) -> str:
     wrong = issues["given_label"].to_numpy() != np.array(task.dataset.classes)[true]
     found = issues["is_label_issue"].to_numpy()
     auroc = roc_auc_score(wrong, -issues["label_quality"])
+    precision = wrong[found].mean() if found.any() else np.nan
     return (
         f"\nLabel issues: {found.sum():,} found; {wrong.sum():,} labels are wrong, {(found & wrong).sum():,} of them "
-        f"among the found (precision {wrong[found].mean():.1%}, recall {found[wrong].mean():.1%}, "
+        f"among the found (precision {precision:.1%}, recall {found[wrong].mean():.1%}, "
         f"AUROC of label_quality {auroc:.3f})."
     )

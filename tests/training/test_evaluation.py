@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from karat.errors import UserError
-from karat.training.evaluation import Accuracy, evaluate, predict_probabilities
+from karat.training.evaluation import Accuracy, evaluate, evaluate_probabilities, predict_probabilities
 
 
 def test_accuracies_and_loss_of_known_logits():
@@ -80,6 +80,21 @@ def test_unusable_labels_are_refused(labels, message):
     """A label of −100 would otherwise be skipped by the cross-entropy without a word."""
     with pytest.raises(UserError, match=message):
         evaluate(nn.Identity(), torch.eye(3), torch.tensor(labels))
+
+
+def test_precision_recall_and_confusions_of_a_known_matrix():
+    """counts[true, predicted] = [[2, 1, 0], [0, 3, 0], [2, 0, 0]]: 5 of 8 are right, class 2 is never predicted.
+
+    Precision 2/4, 3/4 and none; recall 2/3, 3/3, 0/2. A class without examples has no recall.
+    """
+    labels = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2])
+    predicted = torch.tensor([0, 0, 1, 1, 1, 1, 0, 0])
+    found = evaluate_probabilities(torch.eye(4)[predicted], labels, ["a", "b", "c", "d"])
+    assert found.accuracy.top1 == 5 / 8
+    assert [one.precision for one in found.classes] == [2 / 4, 3 / 4, None, None]
+    assert [one.recall for one in found.classes] == [2 / 3, 1, 0, None]
+    assert found.confusions == (("c", "a", 2), ("a", "b", 1))
+    assert evaluate_probabilities(torch.eye(4)[predicted], labels, ["a", "b", "c", "d"], most=1).confusions[1:] == ()
 
 
 def test_an_empty_set_is_refused():

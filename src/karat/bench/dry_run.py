@@ -7,7 +7,6 @@ themselves say little, because parameters outweigh them. Foretold for 40 example
 more than measured. Passes over the whole set once an epoch, which some methods make, are not counted.
 """
 
-import math
 import multiprocessing
 import os
 import time
@@ -29,7 +28,7 @@ from karat.bench.random_data import Size, random_task, size_of
 from karat.bench.recipe import Cell, Recipe
 from karat.config import Config, NoiseSettings, OptimizerSettings
 from karat.errors import UserError
-from karat.training.parts import default_batch_size
+from karat.training.plan import plan
 from karat.training.trainer import Trainer
 
 # Shapes are full of factors 2, 3 and 5, and with a factor 7 no size of one batch is found with the other by accident.
@@ -113,8 +112,13 @@ def _cost(cells: tuple[Cell, ...]) -> Cost:
     """Measure one kind of cell with two small batches, and extrapolate to its real one."""
     config = cells[0].config
     size = size_of(config)
-    noisy = max(size.examples - size.classes * config.data.trusted_per_class, 1)
-    batch = config.training.batch_size or default_batch_size(noisy)
+    noisy = max(size.examples - size.classes * config.data.trusted_per_class, 2)
+    training = config.training
+    settled = plan(
+        size.shape, noisy, size.classes, model=config.model,
+        epochs=training.epochs, steps=training.steps, batch_size=training.batch_size,
+    )  # fmt: skip
+    batch = settled.batch_size
     began = time.monotonic()
     measured: list[Measured] = []
     for count in BATCHES:
@@ -134,7 +138,7 @@ def _cost(cells: tuple[Cell, ...]) -> Cost:
         config.model,
         size,
         batch,
-        config.training.steps or config.training.epochs * math.ceil(noisy / batch),
+        settled.steps,
         many.parameters,
         time.monotonic() - began,
         _extrapolated([few.seconds, many.seconds], batch),

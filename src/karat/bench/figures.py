@@ -44,7 +44,7 @@ def _over_noise(recipe: Recipe, results: pd.DataFrame) -> dict[str, Figure]:
         for number, row in enumerate(recipe.rows):
             points = []
             for column, rate in sorted(columns.items(), key=lambda item: item[1]):
-                values = results[(results["row"] == row) & (results["column"] == column)]["last"] / 100
+                values = results[(results["row"] == row) & (results["column"] == column)]["last"].dropna() / 100
                 if len(values):
                     points.append((rate, statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0))
             if points:
@@ -67,7 +67,7 @@ def _curves(recipe: Recipe, folder: Path) -> dict[str, Figure]:
                 continue
             style = line_style(number)
             epochs = [record["epoch"] for record in means]
-            axes.plot(epochs, [record["accuracy"] for record in means], label=row, **style)
+            axes.plot(epochs, [record.get("accuracy") for record in means], label=row, **style)
             given = [record.get("given_label_accuracy") for record in means]
             if any(value is not None for value in given):
                 axes.plot(epochs, given, color=style["color"], linestyle=":", linewidth=1)

@@ -19,7 +19,7 @@ from karat.config_values import make_config
 from karat.errors import UserError
 from karat.training.progress import Progress
 from karat.training.run import train_run
-from karat.training.run_folder import read_config_values, what_counts
+from karat.training.run_folder import chosen_settings, differences, read_config_values
 
 logger = logging.getLogger("karat")
 
@@ -40,7 +40,7 @@ def run_recipe(recipe: Recipe, folder: Path, jobs: int | None = None, console: C
         Progress(f"{recipe.path.stem} ({jobs} at once)", len(recipe.cells), done, console) as progress,
         ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(os.getpid(),)) as pool,
     ):
-        running: dict[Future[float], Cell] = {}
+        running: dict[Future[float | None], Cell] = {}
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
@@ -50,7 +50,8 @@ def run_recipe(recipe: Recipe, folder: Path, jobs: int | None = None, console: C
                 for future in finished:
                     cell = running.pop(future)
                     try:
-                        progress.advance(last_accuracy=future.result())
+                        accuracy = future.result()
+                        progress.advance(**({} if accuracy is None else {"last_accuracy": accuracy}))
                     except BrokenProcessPool:
                         raise UserError(
                             f"A process died in {cell.name}, perhaps for lack of memory: "
@@ -85,11 +86,8 @@ def check_cells(recipe: Recipe, folder: Path) -> None:
         stored = folder / cell.folder / "config.yaml"
         if not stored.exists():
             continue
-        before = what_counts(config_as_dict(make_config(read_config_values(stored))))
-        now = what_counts(config_as_dict(cell.config))
-        different = [
-            f"{key} was {before.get(key)} and is now {now.get(key)}" for key in now if before.get(key) != now.get(key)
-        ]
+        before = config_as_dict(make_config(read_config_values(stored)))
+        different = differences(before, config_as_dict(cell.config), chosen_settings(stored.parent))
         if different:
             raise UserError(
                 f"{cell.name} was run with other settings in {stored.parent} ({'; '.join(different)}): "
@@ -97,10 +95,11 @@ def check_cells(recipe: Recipe, folder: Path) -> None:
             )
 
 
-def _run_cell(cell: Cell, folder: Path) -> float:
+def _run_cell(cell: Cell, folder: Path) -> float | None:
     resume = (folder / "config.yaml").exists()
-    result = train_run(cell.config, folder, resume, Console(file=io.StringIO()))  # the bench shows its own progress
-    return result.averaged.top1
+    silent = Console(file=io.StringIO())  # the bench shows its own progress
+    result = train_run(cell.config, folder, resume, silent, report=False)
+    return None if result.averaged is None else result.averaged.top1
 
 
 def _start_worker(parent: int) -> None:

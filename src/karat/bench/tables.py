@@ -26,17 +26,16 @@ def read_results(recipe: Recipe, folder: Path) -> pd.DataFrame:
             continue
         found = json.loads(path.read_text(encoding="utf-8"))
         figure = paper_figure(cell.paper)
-        validated = found.get("validated")
         lines.append(
             {
                 "row": cell.row,
                 "column": cell.column,
                 "seed": cell.seed,
-                "last": 100 * found["averaged"]["top1"],
-                "selected": 100 * found["selected"]["top1"],
-                "validated": None if validated is None else 100 * validated["top1"],
-                "raw": 100 * found["raw"]["top1"],
-                "top5": 100 * found["averaged"]["top5"],
+                "last": _percent(found["averaged"]),
+                "selected": _percent(found["selected"]),
+                "validated": _percent(found.get("validated")),
+                "raw": _percent(found["raw"]),
+                "top5": _percent(found["averaged"], "top5"),
                 "noise_rate": found["noise_rate"],
                 "seconds": found["seconds"],
                 "paper": None if figure is None else figure.accuracy,
@@ -46,6 +45,10 @@ def read_results(recipe: Recipe, folder: Path) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(lines)
+
+
+def _percent(accuracy: dict[str, float] | None, kind: str = "top1") -> float | None:
+    return None if accuracy is None else 100 * accuracy[kind]  # None: there are no test examples
 
 
 def mean_and_spread(values: list[float]) -> str:
@@ -101,6 +104,8 @@ def report(recipe: Recipe, results: pd.DataFrame, command: str) -> str:
     for kind, note in _NOTES.items():
         if len(results) and results[kind].notna().any() and _says_more(results, kind):
             lines += [f"## {kind.capitalize()} checkpoint", "", note, "", markdown_table(recipe, results, kind), ""]
+    if len(results) and results["last"].isna().all():
+        lines += ["The data have no test examples: no accuracy was measured.", ""]
     return "\n".join(lines)
 
 

@@ -17,18 +17,21 @@ from karat.models.densenet import DenseNet
 from karat.models.mlp import MLP
 from karat.models.resnet_v2 import ResNetV2
 from karat.models.small_resnet import SmallResNet
-from karat.models.timm_networks import PRETRAINED, is_timm, near_timm_names, timm_network
+from karat.models.timm_networks import PRETRAINED, SMALL_IMAGE, is_timm, near_timm_names, timm_network, weights_are_here
 from karat.models.vgg import VGG
 from karat.models.wide_resnet import WideResNet
 
 __all__ = [
     "MLP",
+    "PRETRAINED",
+    "SMALL_IMAGE",
     "VGG",
     "DenseNet",
     "ResNetV2",
     "SmallResNet",
     "WideResNet",
     "build_model",
+    "has_weights_here",
     "parameter_count",
 ]
 
@@ -50,20 +53,21 @@ EXAMPLES = {
 }
 
 
-def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+def build_model(name: str, shape: tuple[int, ...], classes: int, *, fetch: bool = True) -> nn.Module:
     """Build the network of a name for data of a shape, `(channels, height, width)` or `(features,)`.
 
     `auto` is `small` for images and `mlp` for vectors; `mlp` takes images too, flattened. `timm:NAME`, or NAME alone,
-    is a network of timm, and `+pretrained` behind it fetches its weights.
+    is a network of timm, and `+pretrained` behind it fetches its weights, unless `fetch` is False because others are
+    loaded into it anyway.
 
     >>> parameter_count(build_model("wrn-28-2", (3, 32, 32), classes=10))
     1467610
     >>> build_model("wnr-28-10", (3, 32, 32), classes=10)
     Traceback (most recent call last):
     karat.errors.UserError: Unknown model 'wnr-28-10'. Did you mean 'wrn-28-10'?
-        Choose one of: auto, mlp, small, wrn-DEPTH-WIDTH (such as wrn-28-10), resnet-DEPTH (such as resnet-29),
-        vgg-DEPTH (such as vgg-13), densenet-DEPTH (such as densenet-100), resnet-50, inception-resnet-v2,
-        or a network of timm (such as convnext_atto or timm:resnet18+pretrained).
+        Choose one of: auto, mlp, mlp-WIDTH (such as mlp-512), small, wrn-DEPTH-WIDTH (such as wrn-28-10),
+        resnet-DEPTH (such as resnet-29), vgg-DEPTH (such as vgg-13), densenet-DEPTH (such as densenet-100),
+        resnet-50, inception-resnet-v2, or a network of timm (such as convnext_atto or timm:resnet18+pretrained).
     >>> build_model("small", (20,), classes=2)
     Traceback (most recent call last):
     karat.errors.UserError: Model 'small' needs images, but the data are vectors of 20 features:
@@ -80,7 +84,9 @@ def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
         name = "small" if len(shape) == 3 else "mlp"
     if name == "mlp":
         return MLP(math.prod(shape), classes)
-    build = _image_network(name)
+    if width := re.fullmatch("mlp-([1-9][0-9]{0,4})", name):
+        return MLP(math.prod(shape), classes, int(width[1]))
+    build = _image_network(name, fetch)
     if len(shape) == 1:
         raise UserError(
             f"Model '{name}' needs images, but the data are vectors of {shape[0]} features: choose 'mlp' or 'auto'."
@@ -88,7 +94,13 @@ def build_model(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     return build(shape, classes)
 
 
-def _image_network(name: str) -> Callable[[tuple[int, ...], int], nn.Module]:
+def has_weights_here(name: str) -> bool:
+    """Tell whether a network of timm has pretrained weights in the cache of this machine; nothing is fetched."""
+    in_timm = TIMM_NETWORKS.get(name, name.removeprefix("timm:"))
+    return is_timm(in_timm) and weights_are_here(in_timm)
+
+
+def _image_network(name: str, fetch: bool) -> Callable[[tuple[int, ...], int], nn.Module]:
     """Look up the function of shape and classes that a name stands for; the error lists the legal names."""
     plain = name.removesuffix(PRETRAINED)
     pretrained = plain != name
@@ -101,13 +113,13 @@ def _image_network(name: str) -> Callable[[tuple[int, ...], int], nn.Module]:
         return partial(build, *map(int, match.groups()))
     in_timm = TIMM_NETWORKS.get(plain, plain.removeprefix("timm:"))
     if is_timm(in_timm):
-        return partial(timm_network, in_timm, pretrained=pretrained)
+        return partial(timm_network, in_timm, pretrained=pretrained, fetch=fetch)
     own = [f"{pattern} (such as {EXAMPLES[pattern]})" if pattern in EXAMPLES else pattern for pattern in IMAGE_NETWORKS]
     near = ", ".join(near_timm_names(in_timm))
     raise UserError(
         f"Unknown model '{name}'.{suggestion(plain, ['auto', 'mlp', 'small', *EXAMPLES.values(), *TIMM_NETWORKS])}"
         f"{f' timm has {near}.' if near else ''} "
-        f"Choose one of: {', '.join(['auto', 'mlp', *own, *TIMM_NETWORKS])}, "
+        f"Choose one of: {', '.join(['auto', 'mlp', 'mlp-WIDTH (such as mlp-512)', *own, *TIMM_NETWORKS])}, "
         "or a network of timm (such as convnext_atto or timm:resnet18+pretrained)."
     )
 

@@ -35,11 +35,26 @@ def near_timm_names(name: str) -> list[str]:
     return get_close_matches(name, timm.list_pretrained() if "." in name else timm.list_models())
 
 
-def timm_network(name: str, shape: tuple[int, ...], classes: int, *, pretrained: bool = False) -> nn.Module:
+def weights_are_here(name: str) -> bool:
+    """Tell whether the pretrained weights of a network are in the cache of this machine; nothing is fetched."""
+    import timm
+    from huggingface_hub import try_to_load_from_cache
+
+    source = timm.get_pretrained_cfg(name)
+    if source is None or not source.hf_hub_id:
+        return False
+    files = ("model.safetensors", "pytorch_model.bin")
+    return any(isinstance(try_to_load_from_cache(source.hf_hub_id, file), str) for file in files)
+
+
+def timm_network(
+    name: str, shape: tuple[int, ...], classes: int, *, pretrained: bool = False, fetch: bool = True
+) -> nn.Module:
     """Build a timm network for images of a shape, and try it on one image.
 
     Up to 64 pixels, a ResNet that is trained from the start gets a stem that keeps the size; every other network is
-    taken as it is. Pretrained networks are wrapped by `PretrainedInput`, which takes grey images, too.
+    taken as it is. Pretrained networks are wrapped by `PretrainedInput`, which takes grey images, too. Without `fetch`
+    they keep random weights, for others to be loaded into them.
 
     >>> timm_network("test_vit", (1, 32, 32), classes=3)(torch.zeros(2, 1, 32, 32)).shape
     torch.Size([2, 3])
@@ -70,7 +85,7 @@ def timm_network(name: str, shape: tuple[int, ...], classes: int, *, pretrained:
     if not pretrained:
         return network
     try:
-        network = _create(name, (height, width), {**options, "pretrained": True})
+        network = _create(name, (height, width), {**options, "pretrained": fetch})
     except Exception as error:  # of the network, the file system or the file's contents
         raise UserError(
             f"The pretrained weights of '{name}' cannot be fetched ({_first_line(error)}): connect to the internet "

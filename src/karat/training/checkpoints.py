@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
+from karat.audit.tensor_file import checksum, read_tensors, write_tensors
 from karat.errors import UserError
 from karat.files import replacing
 
@@ -51,6 +52,33 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         raise refusal
     state: dict[str, Any] = content["state"]
     return state
+
+
+def save_with_ledger(folder: Path, state: dict[str, Any]) -> None:
+    """Write checkpoint.pt, and the ledger of its trainer to a file of its own, which the checkpoint names.
+
+    The old checkpoint's ledger goes only when the new checkpoint is in place: whenever a run is killed, one checkpoint
+    and its ledger are there, whole.
+    """
+    trainer = dict(state["trainer"])
+    path = folder / f"ledger-{trainer['steps_done']}.safetensors"
+    write_tensors(path, trainer.pop("ledger"))
+    ledger = {"file": path.name, "checksum": checksum(path)}
+    save_checkpoint(folder / "checkpoint.pt", {**state, "trainer": trainer, "ledger": ledger})
+    for old in folder.glob("ledger-*.safetensors"):
+        if old != path:
+            old.unlink()
+
+
+def with_ledger(folder: Path, state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a checkpoint with the ledger that it names."""
+    named = state.get("ledger")
+    if named is None:
+        raise UserError(f"An older version of Karat made the checkpoint in {folder}: start a new run.")
+    path = folder / Path(named["file"]).name
+    if not path.exists() or checksum(path) != named["checksum"]:
+        raise UserError(f"{path} is damaged or missing, and the checkpoint beside it needs it: start a new run.")
+    return {**state, "trainer": {**state["trainer"], "ledger": read_tensors(path)[0]}}
 
 
 def random_states() -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """How good a model is: accuracy, loss and probabilities over a whole set, batch by batch."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -56,15 +57,78 @@ def evaluate(model: nn.Module, inputs: Inputs, labels: Tensor, batch_size: int =
     return Accuracy(top1=top1 / count, top5=top5 / count, loss=loss / count, count=count)
 
 
-def predict_probabilities(model: nn.Module, inputs: Inputs, batch_size: int = 512) -> Tensor:
+def predict_probabilities(
+    model: nn.Module, inputs: Inputs, batch_size: int = 512, report: Callable[[int], None] | None = None
+) -> Tensor:
     """Return the softmax of a model's logits for all inputs, on the CPU in float32; its mode is put back.
+
+    `report` is called after each batch with the number of its rows.
 
     >>> predict_probabilities(nn.Identity(), torch.zeros(1, 2))
     tensor([[0.5000, 0.5000]])
     """
     with evaluation_mode(model):
-        batches = [model(batch).float().softmax(1).cpu() for batch in _batches(model, inputs, batch_size)]
-    return torch.cat(batches)
+        parts = []
+        for batch in _batches(model, inputs, batch_size):
+            parts.append(model(batch).float().softmax(1).cpu())
+            if report is not None:
+                report(len(batch))
+    return torch.cat(parts)
+
+
+class ClassFigures(NamedTuple):
+    """How well one class is recognised; precision is None where nothing was predicted to be of it."""
+
+    name: str
+    examples: int
+    precision: float | None
+    recall: float | None
+
+
+class Confusion(NamedTuple):
+    """How often one class was taken for another."""
+
+    true: str
+    predicted: str
+    times: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Accuracy as a whole and class by class, and the pairs of classes that are confused most often."""
+
+    accuracy: Accuracy
+    classes: tuple[ClassFigures, ...]
+    confusions: tuple[Confusion, ...]
+
+
+def evaluate_probabilities(probabilities: Tensor, labels: Tensor, classes: Sequence[str], most: int = 10) -> Evaluation:
+    """Compare predicted probabilities with labels.
+
+    >>> found = evaluate_probabilities(torch.eye(2)[[0, 0, 1, 1]], torch.tensor([0, 0, 0, 1]), ["cat", "dog"])
+    >>> found.accuracy.top1, found.classes[1], found.confusions
+    (0.75, ClassFigures(name='dog', examples=1, precision=0.5, recall=1.0),
+     (Confusion(true='cat', predicted='dog', times=1),))
+    """
+    predicted, number = probabilities.argmax(dim=1), len(classes)
+    counts = torch.bincount(labels * number + predicted, minlength=number**2).view(number, number)  # [true, predicted]
+    figures = tuple(
+        ClassFigures(name, int(counts[c].sum()), _share(counts[c, c], counts[:, c]), _share(counts[c, c], counts[c]))
+        for c, name in enumerate(classes)
+    )
+    wrong = counts.clone().fill_diagonal_(0).flatten()
+    places = wrong.argsort(descending=True, stable=True)[:most].tolist()
+    confusions = tuple(
+        Confusion(classes[place // number], classes[place % number], int(wrong[place]))
+        for place in places
+        if wrong[place]
+    )
+    accuracy = evaluate(nn.Identity(), probabilities.clamp(min=torch.finfo(torch.float32).tiny).log(), labels)
+    return Evaluation(accuracy, figures, confusions)
+
+
+def _share(part: Tensor, whole: Tensor) -> float | None:
+    return int(part) / int(whole.sum()) if whole.sum() else None
 
 
 def _batches(model: nn.Module, inputs: Inputs, batch_size: int) -> Iterator[Tensor]:

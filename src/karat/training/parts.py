@@ -18,19 +18,21 @@ from karat.methods.step import Learner
 from karat.models import build_model
 from karat.training.optimizers import make_optimizer
 
+Build = Callable[[str, tuple[int, ...], int], nn.Module]  # name, shape and classes: as `build_model`
 
-def new_module(config: Config, task: NoisyTask, fabric: Fabric) -> nn.Module:
+
+def new_module(config: Config, task: NoisyTask, fabric: Fabric, build: Build = build_model) -> nn.Module:
     """Build the network with new random weights, on the device."""
     shape = tuple(task.noisy.inputs.shape[1:])
-    module = build_model(config.model, shape, len(task.dataset.classes))
+    module = build(config.model, shape, len(task.dataset.classes))
     if len(shape) == 3:
         module = module.to(memory_format=torch.channels_last)
     return fabric.to_device(module)
 
 
-def new_learner(config: Config, task: NoisyTask, fabric: Fabric) -> Learner:
+def new_learner(config: Config, task: NoisyTask, fabric: Fabric, build: Build = build_model) -> Learner:
     """Build a network with its optimizer and augmentation."""
-    module, optimizer = new_module(config, task, fabric), config.optimizer
+    module, optimizer = new_module(config, task, fabric, build), config.optimizer
     return Learner(
         Network(module),
         make_optimizer(
@@ -47,7 +49,9 @@ def new_learner(config: Config, task: NoisyTask, fabric: Fabric) -> Learner:
     )
 
 
-def method_task(config: Config, task: NoisyTask, fabric: Fabric) -> Task:
+def method_task(
+    config: Config, task: NoisyTask, fabric: Fabric, averaged: Callable[[], nn.Module], build: Build = build_model
+) -> Task:
     """Return what the method may look at: never the true labels."""
 
     def reader(examples: Examples) -> Callable[[Tensor], Tensor]:
@@ -59,17 +63,9 @@ def method_task(config: Config, task: NoisyTask, fabric: Fabric) -> Task:
         task.trusted.labels,
         reader(task.trusted),
         len(task.dataset.classes),
-        partial(new_learner, config, task, fabric),
+        partial(new_learner, config, task, fabric, build),
+        averaged,
     )
-
-
-def default_batch_size(examples: int) -> int:
-    """Return 100, or fewer for a small set, so that an epoch has about 24 batches, but 20 at least.
-
-    >>> default_batch_size(50_000), default_batch_size(1_200), default_batch_size(100)
-    (100, 50, 20)
-    """
-    return min(100, max(20, examples // 24))
 
 
 def make_fabric(device: str) -> Fabric:

@@ -58,7 +58,7 @@ class Progress:
             self._bar.start()
         return self
 
-    def advance(self, n: int = 1, **figures: float) -> None:
+    def advance(self, n: int = 1, /, **figures: float) -> None:
         """Count n more steps done and take over new figures."""
         self._done += n
         self._figures.update(figures)

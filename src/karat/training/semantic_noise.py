@@ -24,7 +24,8 @@ from karat.errors import UserError
 from karat.models import build_model
 from karat.training.evaluation import predict_probabilities
 from karat.training.optimizers import make_optimizer, set_rate
-from karat.training.parts import default_batch_size, make_fabric
+from karat.training.parts import make_fabric
+from karat.training.plan import default_batch_size
 from karat.training.schedules import cosine
 
 logger = logging.getLogger("karat")

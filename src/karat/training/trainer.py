@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,31 +16,42 @@ from karat.data.samplers import BalancedStream, ShuffledStream
 from karat.errors import UserError
 from karat.methods import make_method, settings_of
 from karat.methods.step import Batch, Progress, StepResult
+from karat.models import build_model
 from karat.training.average import WeightAverage
 from karat.training.checkpoints import random_states, restore_random_states
-from karat.training.evaluation import evaluate
+from karat.training.evaluation import evaluate, predict_probabilities
 from karat.training.figures import EpochFigures, coefficient_figures
 from karat.training.optimizers import set_rate
-from karat.training.parts import default_batch_size, make_fabric, method_task, new_learner, new_module
+from karat.training.parts import Build, make_fabric, method_task, new_learner, new_module
 from karat.training.phases import phase_at, phase_spans, phased_schedule, selected_in_last
+from karat.training.plan import resolved
 
 
 class Trainer:
     """Everything that changes during a run; `state_dict` holds all of it, so that a run can go on bit for bit."""
 
-    def __init__(self, config: Config, task: NoisyTask, fabric: Fabric | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        task: NoisyTask,
+        fabric: Fabric | None = None,
+        folder: Path | None = None,
+        build: Build = build_model,
+    ) -> None:
         self.fabric = fabric or make_fabric(config.training.device)
+        config, self.plan = resolved(config, task, self.fabric.device.type)
         training, optimizer = config.training, config.optimizer
         self.config, self.task, self.device = config, task, self.fabric.device
         self.classes = len(task.dataset.classes)
-        self.batch_size = min(training.batch_size or default_batch_size(len(task.noisy)), len(task.noisy))
+        self.batch_size, self.total_steps = self.plan.batch_size, self.plan.steps
         self.steps_per_epoch = math.ceil(len(task.noisy) / self.batch_size)
-        self.total_steps = training.steps or training.epochs * self.steps_per_epoch
 
         torch.manual_seed(config.seed)
-        self.learner = new_learner(config, task, self.fabric)
+        self.build = build
+        self.learner = new_learner(config, task, self.fabric, build)
         self.settings = settings_of(config.method, config.methods, config.algorithm)
-        self.method = make_method(config.method, method_task(config, task, self.fabric), self.settings)
+        seen = method_task(config, task, self.fabric, lambda: self.average.module, build)
+        self.method = make_method(config.method, seen, self.settings)
         self.model = self.method.deployed(self.learner.network.module)
         self.phases = self.method.phases(self.settings)
         self.spans = phase_spans(self.phases, self.total_steps)
@@ -63,7 +75,8 @@ class Trainer:
             if training.trusted_balanced
             else ShuffledStream(torch.arange(len(task.trusted)), _generator(seeds))
         )
-        self.ledger = Ledger(len(task.noisy), self.classes)
+        self.ledger = Ledger(len(task.noisy), self.classes, folder)
+        self.trusted_ledger = Ledger(len(task.trusted), self.classes, folder)
         self.epoch_figures = EpochFigures()
         self.steps_done = 0
 
@@ -87,7 +100,10 @@ class Trainer:
         if self.steps_done == self.selected_step:
             self.selected.update(self.average.module)
         if result.logits is not None:
-            self.ledger.record(batch.rows, result.logits.softmax(dim=1), result.weights, result.label_trust)
+            self.ledger.record(
+                batch.rows, result.logits, batch.given_labels, result.weights, result.label_trust,
+                result.pseudo_labels, result.class_scores,
+            )  # fmt: skip
         self.epoch_figures.add(result, batch.given_labels)
         self.steps_done += 1
         return result
@@ -103,25 +119,28 @@ class Trainer:
         return self.steps_done % (self.config.training.evaluate_every * self.steps_per_epoch) == 0 or self.finished
 
     def figures(self) -> dict[str, float]:
-        """Return the figures of the epoch that ends, with the test accuracy of averaged and raw weights.
+        """Return the figures of the epoch that ends, with the test accuracy of averaged and raw weights, if any.
 
-        The averaged weights with the best accuracy on the noisy validation examples of the last phase are kept.
+        The accuracy on the trusted examples, which training sees, is that of the averaged weights. Of these, the ones
+        with the best accuracy on the noisy validation examples of the last phase are kept.
         """
         test, validation = self.task.dataset.test, self.task.validation
-        averaged = evaluate(self.average.module, test.inputs, test.labels)
-        raw = evaluate(self.model, test.inputs, test.labels)
         losses = self.epoch_figures.means()
+        trusted = predict_probabilities(self.average.module, self.task.trusted.inputs)
+        self.trusted_ledger.predict(trusted, self.task.trusted.labels)
         figures = {
             "step": self.steps_done,
             "epoch": self.steps_done / self.steps_per_epoch,
             "rate": self.schedule(self.steps_done - 1),
-            "accuracy": averaged.top1,
-            "top5": averaged.top5,
-            "raw_accuracy": raw.top1,
-            "raw_top5": raw.top5,
+            "trusted_accuracy": (trusted.argmax(dim=1) == self.task.trusted.labels).double().mean().item(),
             **losses,
             **coefficient_figures(self.ledger, self.task.mislabelled),
         }
+        if len(test):
+            averaged = evaluate(self.average.module, test.inputs, test.labels)
+            raw = evaluate(self.model, test.inputs, test.labels)
+            figures |= {"accuracy": averaged.top1, "top5": averaged.top5}
+            figures |= {"raw_accuracy": raw.top1, "raw_top5": raw.top5}
         if validation is not None:
             figures["validation_accuracy"] = evaluate(self.average.module, validation.inputs, validation.labels).top1
             in_last_phase = self.steps_done > self.spans[-1].start
@@ -180,6 +199,7 @@ class Trainer:
             "noisy_stream": self.noisy_stream,
             "trusted_stream": self.trusted_stream,
             "ledger": self.ledger,
+            "trusted_ledger": self.trusted_ledger,
             "epoch_figures": self.epoch_figures,
         }
 
@@ -192,12 +212,15 @@ class Trainer:
         rows = self.method.begin_phase(number, self.learner, self.settings, self.generator)
         if number > 0 and self.phases[number].fresh:
             for learner in (self.learner, *self.method.partners):
-                learner.network.module.load_state_dict(new_module(self.config, self.task, self.fabric).state_dict())
+                learner.network.module.load_state_dict(self._new_module().state_dict())
                 learner.optimizer.state.clear()
             self.average = WeightAverage(self.model, self.config.training.average_decay)
         if number > 0 or rows is not None:
             self.rows = torch.arange(len(self.task.noisy)) if rows is None else rows
             self.noisy_stream = ShuffledStream(self.rows, self.noisy_generator)
+
+    def _new_module(self) -> nn.Module:
+        return new_module(self.config, self.task, self.fabric, self.build)
 
     def _next_batch(self, progress: Progress) -> Batch:
         rows = self.noisy_stream.next(self.batch_size)

@@ -1,0 +1,109 @@
+"""audit, suggest, apply and the training after it, as a user types them."""
+
+import json
+import shlex
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from karat.audit.safe_csv import read_safe_csv, write_safe_csv
+from karat.cli import main
+
+WINE = [
+    *("--data.name", "wine", "--data.trusted_per_class", "5", "--noise.kind", "symmetric", "--noise.rate", "0.4"),
+    *("--training.batch_size", "20", "--training.device", "cpu", "--training.threads", "1", "--training.epochs", "4"),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    assert main(["train", *WINE, "--run", str(folder)]) == 0
+    return folder
+
+
+def test_audit_writes_the_same_files_again(run, tmp_path, capsys):
+    names = ("label_issues.csv", "cleaned_labels.csv", "noise_estimate.json")
+    before = {name: (run / name).read_bytes() for name in names}
+    for name in names:
+        (run / name).unlink()
+    assert main(["audit", str(run), "--pred-probs", str(tmp_path / "p.npy")]) == 0
+    output = capsys.readouterr().out
+    assert {name: (run / name).read_bytes() for name in names} == before
+    estimate = json.loads(before["noise_estimate.json"])
+    assert f"Wrong labels: {estimate['rate']:.1%} of 109" in output
+    assert "15 trusted" in output
+    assert np.load(tmp_path / "p.npy").shape == (109, 3)
+
+
+def test_the_ledger_knows_what_the_method_reports(run):
+    issues = read_safe_csv(run / "label_issues.csv")
+    assert issues["times_seen"].sum() == 4 * 6 * 20  # epochs, batches, examples in each
+    assert issues["mean_weight"].notna().all()
+    assert issues["mean_label_trust"].between(0, 1).all()
+    assert set(issues["helpful_label"]) <= {"class_0", "class_1", "class_2"}
+    assert (issues["mean_loss"] > 0).all()
+
+
+def test_suggest_names_rows(run, capsys):
+    assert main(["suggest", str(run), "--count", "6"]) == 0
+    output = capsys.readouterr().out
+    assert "Rows to verify next" in output
+    rows = read_safe_csv(run / "suggestions.csv")
+    assert len(rows) == 6
+    assert main(["suggest", str(run), "--count", "0"]) == 2
+    assert "at least 1" in capsys.readouterr().err
+
+
+def test_decisions_are_applied_and_trained_on(run, tmp_path, capsys):
+    """The printed command trains with the verified rows as trusted ones, and adds no noise to the given labels."""
+    issues = read_safe_csv(run / "label_issues.csv").head(5)
+    table = pd.DataFrame({"id": issues["id"], "decision": "other", "label": "class_1"})
+    write_safe_csv(table, tmp_path / "decisions.csv")
+    assert main(["apply", str(run), str(tmp_path / "decisions.csv"), "--out", str(tmp_path)]) == 0
+    command = shlex.split(capsys.readouterr().out.strip().splitlines()[-1])
+    assert command[:2] == ["karat", "train"]
+    second = tmp_path / "second"
+    assert main([*command[1:], "--training.epochs", "1", "--run", str(second)]) == 0
+    cleaned = read_safe_csv(second / "cleaned_labels.csv").set_index("id")
+    assert (cleaned["action"] == "trusted").sum() == 15 + 5
+    assert set(cleaned.loc[issues["id"], "cleaned_label"]) == {"class_1"}
+    before = read_safe_csv(run / "label_issues.csv").set_index("id")["given_label"]
+    after = read_safe_csv(second / "label_issues.csv").set_index("id")["given_label"]
+    assert (after == before[after.index]).all()
+    assert json.loads((second / "results.json").read_text())["noise_rate"] is None
+
+
+def test_the_cleaned_labels_of_a_run_can_be_trained_on(run, tmp_path):
+    clean = ["--noise.kind", "none", "--noise.rate", "0", "--training.epochs", "1", "--run", str(tmp_path / "run")]
+    assert main(["train", *WINE, *clean, "--data.labels_file", str(run / "cleaned_labels.csv")]) == 0
+    table = read_safe_csv(run / "cleaned_labels.csv")
+    left = table[table["action"].isin(["kept", "changed"])].set_index("id")["cleaned_label"]
+    after = read_safe_csv(tmp_path / "run" / "label_issues.csv").set_index("id")["given_label"]
+    assert (after == left[after.index]).all()
+    assert len(after) == len(left)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["audit", "nowhere"], "ledger.safetensors is missing"),
+        (["suggest", "nowhere"], "ledger.safetensors is missing"),
+        (["apply", "nowhere", "decisions.csv"], "ledger.safetensors is missing"),
+    ],
+)
+def test_commands_say_what_is_missing(arguments, message, capsys):
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_other_files_are_no_decisions_and_no_labels(run, tmp_path, capsys):
+    assert main(["apply", str(run), str(tmp_path / "none.csv")]) == 2
+    assert "Cannot read" in capsys.readouterr().err
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    assert main(["apply", str(run), str(tmp_path / "x.csv")]) == 2
+    assert "give id or index, decision and label" in capsys.readouterr().err
+    options = ["--noise.kind", "none", "--noise.rate", "0", "--run", str(tmp_path / "r")]
+    assert main(["train", *WINE, *options, "--data.labels_file", str(tmp_path / "x.csv")]) == 2
+    assert "data.labels_file takes the labels.csv" in capsys.readouterr().err

@@ -79,7 +79,7 @@ class Config:
     """A whole run.
 
     Attributes:
-        method: ieg, l2r, mixmatch_kl, mixmatch, divide_mix, elr, co_teaching, incv, arazo, mentornet, glc,
+        method: karat, ieg, l2r, mixmatch_kl, mixmatch, divide_mix, elr, co_teaching, incv, arazo, mentornet, glc,
             loss_correction, gce, bootstrap_soft, bootstrap_hard, self_learning, cleannet, rog, cleanlab, supervised,
             trusted_only or trusted_finetune; docs/methods.md says what each does.
         model: auto (chosen by data and machine), small, mlp, mlp-WIDTH, wrn-DEPTH-WIDTH (such as wrn-28-10),
@@ -95,7 +95,7 @@ class Config:
         training: how long and where.
     """
 
-    method: str = "ieg"
+    method: str = "karat"
     model: str = "auto"
     seed: int = 0
     data: DataSettings = field(default_factory=DataSettings)
@@ -114,6 +114,7 @@ class Config:
 # Budget, data and network are the user's in every preset. The text gives no average of weights; the released code
 # evaluates one with decay 0.999.
 _PAPER = Config(
+    method="ieg",
     algorithm=ALGORITHM_PRESETS["paper"],
     augmentation=AugmentationSettings(policy="autoaugment"),
     optimizer=OptimizerSettings(schedule="cosine_restarts"),
@@ -123,6 +124,7 @@ PRESETS: dict[str, Config] = {
     "default": Config(),
     "paper": _PAPER,
     "released": Config(
+        method="ieg",
         algorithm=ALGORITHM_PRESETS["released"],
         augmentation=_PAPER.augmentation,
         optimizer=_PAPER.optimizer,

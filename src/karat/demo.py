@@ -34,14 +34,14 @@ class DemoRun:
 
 RUNS = (
     DemoRun("supervised", "plain training on the noisy labels", "supervised", NOISE),
-    DemoRun("l2r", "L2R: re-weighting", "l2r", NOISE),
-    DemoRun("ieg", "IEG: re-weighting and re-labelling", "ieg", NOISE),
+    DemoRun("ieg", "IEG: the paper's re-weighting and re-labelling", "ieg", NOISE),
+    DemoRun("karat", "Karat", "karat", NOISE),
     DemoRun("ceiling", "plain training on the true labels", "supervised", NoiseSettings()),
 )
 
 
 def run_demo(folder: Path, seed: int = 0, resume: bool = False) -> None:
-    """Train all rows, print the table, and write figures and the label issues that IEG found."""
+    """Train all rows, print the table, and write figures and the label issues that Karat found."""
     _check_demo_folder(folder, resume)
     console = Console()
     noisy = task_of(Config(seed=seed, noise=NOISE))
@@ -62,10 +62,11 @@ def run_demo(folder: Path, seed: int = 0, resume: bool = False) -> None:
     curves = {run.title: read_metrics(folder / run.folder / "metrics.jsonl") for run in RUNS}
     save_figure(accuracy_curves(curves, "Digits with 80% uniform label noise"), folder / "curves")
     for name in ("coefficients.png", "coefficients.svg", "label_issues.csv"):
-        shutil.copyfile(folder / "ieg" / name, folder / name)
+        shutil.copyfile(folder / "karat" / name, folder / name)
     console.print(_label_issues_sentence(folder, noisy), soft_wrap=True)
     console.print(
-        f"\nIn {folder}: curves.png, coefficients.png, suspicious.png, label_issues.csv, "
+        f"\nOpen {folder / 'karat' / 'report.html'} to look at the labels and to review them.\n"
+        f"In {folder}: curves.png, coefficients.png, suspicious.png, label_issues.csv, "
         "and a folder with model and metrics for each method.",
         soft_wrap=True,
         markup=False,  # a folder may have brackets in its name

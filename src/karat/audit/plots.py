@@ -48,17 +48,21 @@ def untested_curves(records: Records) -> Figure:
 
 
 def coefficient_curves(records: Records) -> Figure:
-    """Draw the mean label trust of right and wrong labels, and how much of all weight is on each (figure 4)."""
+    """Draw the mean label trust of right and wrong labels, and how much of all weight is on each (figure 4).
+
+    All records have the same of these; a method may have only one of them.
+    """
     figure, axes = new_figure("What the trusted examples say about the noisy labels")
     epochs = [record["epoch"] for record in records]
-    if all("clean_label_trust" in record for record in records):
+    if "clean_label_trust" in records[0]:
         trust = {"right": "clean_label_trust", "wrong": "mislabelled_label_trust"}
         for (name, key), colour in zip(trust.items(), (CLEAN, MISLABELLED), strict=True):
             axes.plot(epochs, [r[key] for r in records], color=colour, label=f"mean trust (λ) in {name} labels")
-    share = [record["clean_weight_share"] for record in records]
-    wrong = [None if value is None else 1 - value for value in share]
-    axes.plot(epochs, share, color=CLEAN, linestyle="--", label="share of weight (ω) on right labels")
-    axes.plot(epochs, wrong, color=MISLABELLED, linestyle="--", label="share of weight (ω) on wrong labels")
+    if "clean_weight_share" in records[0]:
+        share = [record["clean_weight_share"] for record in records]
+        wrong = [None if value is None else 1 - value for value in share]
+        axes.plot(epochs, share, color=CLEAN, linestyle="--", label="share of weight (ω) on right labels")
+        axes.plot(epochs, wrong, color=MISLABELLED, linestyle="--", label="share of weight (ω) on wrong labels")
     axes.set_ylim(-0.02, 1.02)
     axes.legend(loc="center right", frameon=False)
     return figure

@@ -40,7 +40,7 @@ from karat.training.progress import Progress
 from karat.training.run_folder import audit_record
 from karat.training.trainer import Trainer
 
-DEFAULT_METHOD = "ieg"
+DEFAULT_METHOD = "karat"
 DRAWN_PER_CLASS = 10  # rows that are taken to be right where nobody named trusted ones
 LABEL_COLUMNS = ("given_label", "predicted_label", "suggested_label", "helpful_label", "cleaned_label")
 # Where a table has hundreds of noisy rows for each trusted one, the trusted ones teach a network less than all labels

@@ -46,17 +46,17 @@ class EpochFigures:
 
 def coefficient_figures(ledger: Ledger, mislabelled: Tensor | None) -> dict[str, float]:
     """Return the mean label trust, and both coefficients split by whether the label is right, where known."""
-    known = ~ledger.weight.isnan()
-    if not known.any():
-        return {}
-    figures = {"zero_weight_share": (ledger.weight[known] == 0).float().mean().item()}
-    if mislabelled is not None:
-        total = ledger.weight[known].sum().item()
-        clean = ledger.weight[known & ~mislabelled].sum().item()
-        figures["clean_weight_share"] = clean / total if total else math.nan
-    if not ledger.label_trust[known].isnan().any():
-        figures["label_trust"] = ledger.label_trust[known].mean().item()
+    figures = {}
+    weighed, judged = ~ledger.weight.isnan(), ~ledger.label_trust.isnan()
+    if weighed.any():
+        figures["zero_weight_share"] = (ledger.weight[weighed] == 0).float().mean().item()
         if mislabelled is not None:
-            figures["clean_label_trust"] = ledger.label_trust[known & ~mislabelled].mean().item()
-            figures["mislabelled_label_trust"] = ledger.label_trust[known & mislabelled].mean().item()
+            total = ledger.weight[weighed].sum().item()
+            clean = ledger.weight[weighed & ~mislabelled].sum().item()
+            figures["clean_weight_share"] = clean / total if total else math.nan
+    if judged.any():
+        figures["label_trust"] = ledger.label_trust[judged].mean().item()
+        if mislabelled is not None:
+            figures["clean_label_trust"] = ledger.label_trust[judged & ~mislabelled].mean().item()
+            figures["mislabelled_label_trust"] = ledger.label_trust[judged & mislabelled].mean().item()
     return figures

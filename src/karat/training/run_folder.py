@@ -257,8 +257,10 @@ def finish_folder(folder: Path, trainer: Trainer, selected: nn.Module, results: 
         tested = all("accuracy" in record for record in records)
         curves = accuracy_curves({trainer.config.method: records}) if tested else untested_curves(records)
         save_figure(curves, folder / "curves")
-    weighed = [record for record in records if "clean_weight_share" in record]  # not in every phase of every method
-    if weighed:
-        save_figure(coefficient_curves(weighed), folder / "coefficients")
+    # A method may have one of them alone, and not in every phase.
+    known = [key for key in ("clean_label_trust", "clean_weight_share") if records and key in records[-1]]
+    if known:
+        complete = [record for record in records if all(key in record for key in known)]
+        save_figure(coefficient_curves(complete), folder / "coefficients")
     results = {**results, **peak_memory(trainer.device)}
     write_text(folder / "results.json", json.dumps(results, indent=2) + "\n")

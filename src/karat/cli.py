@@ -20,7 +20,7 @@ from karat.audit.apply import apply_decisions
 from karat.audit.files import suggest_rows, write_audit, write_pred_probs
 from karat.audit.safe_csv import write_safe_csv
 from karat.bench.command import bench
-from karat.config import PRESETS, Config, DataSettings, NoiseSettings, config_as_dict, flat, preset
+from karat.config import PRESETS, Config, DataSettings, NoiseSettings, config_as_dict, flat, preset, unread_settings
 from karat.data.noise_report import write_noise
 from karat.data.prepare import NoisyTask
 from karat.data.sources.problems import BadImages
@@ -35,6 +35,18 @@ from karat.training.run import RunResult, evaluate_run, rog_of_run, task_of, tra
 from karat.training.run_folder import check_same_config, chosen_settings, new_folder
 
 
+class _TrainParser(Parser):
+    """The parser of `train`, which prints DATA as data.name."""
+
+    def dump(self, cfg: Namespace, *args: Any, **kwargs: Any) -> str:
+        """Return the options as a config file."""
+        cfg = cfg.clone()
+        source = cfg.pop("source", None)
+        if source is not None:
+            cfg["data.name"] = source
+        return str(super().dump(cfg, *args, **kwargs))
+
+
 def build_parser(defaults: Config) -> Parser:
     """Return the parser of all commands; `defaults` are those of `train`: a preset's, or a resumed run's."""
     parser = Parser(
@@ -45,7 +57,7 @@ def build_parser(defaults: Config) -> Parser:
     )
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
 
-    train = Parser(description="Train on noisy labels; everything is left in a run folder.")
+    train = _TrainParser(description="Train on noisy labels; everything is left in a run folder.")
     train.add_argument(
         "source",
         nargs="?",
@@ -246,6 +258,9 @@ def _train(options: Namespace) -> None:
     config = _config(options)
     if options.resume and options.run is None:
         raise UserError("--resume needs the folder of the run: write --run FOLDER.")
+    unread = unread_settings(config)
+    if unread:
+        print(f"karat: {unread}", file=sys.stderr)
     if options.run is not None:
         _train_in(config, options.run, options.resume)
         return

@@ -153,6 +153,24 @@ def config_as_dict(config: Config) -> dict[str, Any]:
     return {key: plain(value) for key, value in asdict(config).items()}
 
 
+def unread_settings(config: Config) -> str | None:
+    """Say that settings of Algorithm 1 were changed for a method that has settings of its own, where that is so.
+
+    >>> print(unread_settings(Config(method="gce", algorithm=AlgorithmSettings(temperature=0.3))))
+    Method gce does not read algorithm.temperature: its own settings are methods.gce; --method ieg reads these.
+    """
+    if not hasattr(config.methods, config.method):
+        return None
+    usual = asdict(AlgorithmSettings())
+    changed = [f"algorithm.{name}" for name, value in asdict(config.algorithm).items() if value != usual[name]]
+    if not changed:
+        return None
+    return (
+        f"Method {config.method} does not read {', '.join(changed)}: its own settings are methods.{config.method}; "
+        "--method ieg reads these."
+    )
+
+
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return a nested dict with dotted keys; a class map is one value.
 

@@ -36,14 +36,14 @@ class KaratSettings:
     Attributes:
         warm_up: share of the run, in whole passes and one at least, before the label model is fitted first.
         refits: how often it is fitted over the run, at most once a pass.
-        temperature: below 1 sharpens the posteriors that strong views learn.
+        temperature: below 1 sharpens the posteriors that the network learns.
         mixup: mixup factors are drawn from Beta(a, a) with a this many times the share of wrong labels that the label
             model found: right labels need no mixing; 0 mixes nothing.
         start_diagonal: share of the labels that the first guess at the noise takes as kept.
     """
 
     warm_up: float = 0.1
-    refits: int = 12
+    refits: int = 30
     temperature: float = 0.5
     mixup: float = 1.0
     start_diagonal: float = 0.3
@@ -94,8 +94,8 @@ class Karat(Method):
             return self._warm_up_step(learner, batch, inputs, sizes)
 
         posterior = self.posterior[batch.rows].to(weak)
-        verified = one_hot(batch.trusted_labels, learner.classes, like=posterior)
-        targets = torch.cat([posterior, sharpened(posterior, settings.temperature), verified])
+        sharp = sharpened(posterior, settings.temperature)
+        targets = torch.cat([sharp, sharp, one_hot(batch.trusted_labels, learner.classes, like=posterior)])
         concentration = settings.mixup * self.noise_rate
         if concentration > LEAST_MIXUP:
             inputs, targets = mixed_with_others(inputs, targets, concentration, generator, keep_first=True)

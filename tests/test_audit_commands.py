@@ -11,6 +11,7 @@ from karat.audit.safe_csv import read_safe_csv, write_safe_csv
 from karat.cli import main
 
 WINE = [
+    *("--method", "ieg"),  # which weighs examples, too
     *("--data.name", "wine", "--data.trusted_per_class", "5", "--noise.kind", "symmetric", "--noise.rate", "0.4"),
     *("--training.batch_size", "20", "--training.device", "cpu", "--training.threads", "1", "--training.epochs", "4"),
 ]

@@ -118,9 +118,12 @@ def test_config_file_preset_and_overrides_are_resolved_in_this_order(tmp_path, c
     assert resolved["algorithm"]["temperature"] == 0.9  # command line
     capsys.readouterr()
     with pytest.raises(SystemExit) as exit_:
-        main(["train", "--preset", "released", "--print_config"])
+        main(["train", "mine.csv", "--preset", "released", "--print_config"])
     assert exit_.value.code == 0
-    assert yaml.safe_load(capsys.readouterr().out)["algorithm"]["look_ahead_rate"] == 0.1
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed["algorithm"]["look_ahead_rate"] == 0.1
+    assert printed["data"]["name"] == "mine.csv"
+    assert "source" not in printed
 
 
 def test_a_saved_config_repeats_its_run(tmp_path):
@@ -361,7 +364,7 @@ def test_demo_writes_what_it_promises(tmp_path, monkeypatch, capsys):
     assert "AUROC" in output
     for name in ("curves.png", "curves.svg", "coefficients.png", "suspicious.png", "label_issues.csv"):
         assert (folder / name).stat().st_size > 1000
-    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"supervised", "l2r", "ieg", "ceiling"}
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"supervised", "ieg", "karat", "ceiling"}
     assert main(["demo", "--run", str(folder)]) == 2
     assert main(["demo", "--run", str(folder), "--resume"]) == 0  # all is done: nothing is trained again
     assert main(["demo", "--run", str(folder / "ieg"), "--resume"]) == 2

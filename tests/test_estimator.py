@@ -195,7 +195,7 @@ def test_nothing_is_printed_or_written(tmp_path, monkeypatch, capfd):
     assert capfd.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
     quick(epochs=1, verbose=1).fit(X, given, trusted=mask)
-    assert "ieg" in capfd.readouterr().err
+    assert "karat" in capfd.readouterr().err
 
 
 def test_pickle(fitted):
@@ -236,7 +236,9 @@ def test_a_grid_search_divides_the_mask_with_the_rows():
 def test_settings_reach_the_training():
     X, given, _, mask = blobs(rows=60)
     assert quick(epochs=None, settings={"training": {"epochs": 3}}).fit(X, given, trusted=mask).n_iter_ == 3
-    assert quick(epochs=2, settings={"training.epochs": 3}).fit(X, given, trusted=mask).n_iter_ == 2
+    assert quick(epochs=2, settings={"training.steps": 30}).fit(X, given, trusted=mask).n_iter_ == 2
+    with pytest.raises(UserError, match=r"training\.epochs is 0: write 1 or more"):
+        quick(epochs=0).fit(X, given, trusted=mask)
     with pytest.raises(UserError, match=r"Did you mean 'algorithm\.temperature'"):
         quick(settings={"algorithm.temprature": 1}).fit(X, given, trusted=mask)
     with pytest.raises(UserError, match="Unknown method 'iegg'"):

@@ -1,6 +1,7 @@
 """`karat train DATA` with data of one's own, as a user meets it."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,9 @@ def test_a_table_without_a_test_part_is_trained_on_and_resumed(tmp_path, capsys)
     assert set(issues["id"]) == {f"row{number}" for number in range(30)} - trusted_ids(tmp_path)
     assert set(issues["given_label"]) == {"<b>=1</b>", "../../x"}
     assert json.loads((run / "schema.json").read_text())["schema"]["columns"][1]["levels"] == ["Bonn", "Oslo", "Rome"]
-    capsys.readouterr()
+    said = capsys.readouterr().out
+    assert f"Label issues: {issues['is_label_issue'].sum()} of 24 noisy labels (label_issues.csv)." in said
+    assert f"Everything is in {run}. Open {run}/report.html in a browser" in said
     assert main(["train", table, "--run", str(run), "--resume"]) == 0
     assert main(["train", "other.csv", "--run", str(run), "--resume"]) == 2
     assert "data.name was" in capsys.readouterr().err
@@ -83,11 +86,25 @@ def test_unreadable_images_are_listed_and_then_skipped(tmp_path, capsys):
     assert main(["train", "--run", str(run), "--resume"]) == 0
 
 
+def test_unreadable_images_neither_steer_the_terminal_nor_let_their_reader_speak(tmp_path, capsys):
+    """Pillow warns of the second file, whose list of tags ends too early, before it gives up."""
+    root = write_images(tmp_path / "mine")
+    (tmp_path / "mine/train/cat/new\nline\x1b[2J.png").write_bytes(b"x")
+    (tmp_path / "mine/train/cat/short.tif").write_bytes(b"II*\0\x08\0\0\0\xff\xff")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert main(["train", root, "--run", str(tmp_path / "run"), *SHORT]) == 2
+    assert not [warning for warning in caught if "PIL" in Path(warning.filename).parts]
+    assert "       train/cat/new\ufffdline\ufffd[2J.png: it is not in a format" in capsys.readouterr().err
+
+
 def test_mistakes_are_sentences(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = write_table(tmp_path)
+    (tmp_path / "folder.csv").mkdir()
     for options, sentence in (
         (["gone.csv"], "There is no file gone.csv: check the path."),
+        (["folder.csv"], "folder.csv is a folder, not a file: check the path."),
         (["gone"], "Unknown dataset (or file or folder of your own) 'gone'."),
         ([table, "--data.missing", "drop"], "choose one of 'error', 'impute'"),
         ([table, "--training.batch_size", "100"], "training.batch_size is 100, and there are 24 noisy examples: add"),

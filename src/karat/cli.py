@@ -1,9 +1,11 @@
 """The command line: train, evaluate, bench, noise, rog and demo, generated from the config's dataclasses."""
 
 import argparse
+import json
 import logging
 import re
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +20,12 @@ from rich.text import Text
 from karat import __version__
 from karat.audit.apply import apply_decisions
 from karat.audit.files import suggest_rows, write_audit, write_pred_probs
-from karat.audit.safe_csv import write_safe_csv
+from karat.audit.safe_csv import read_safe_csv, write_safe_csv
 from karat.bench.command import bench
 from karat.config import PRESETS, Config, DataSettings, NoiseSettings, config_as_dict, flat, preset, unread_settings
 from karat.data.noise_report import write_noise
 from karat.data.prepare import NoisyTask
-from karat.data.sources.problems import BadImages
+from karat.data.sources.problems import BadImages, counted, terminal_safe
 from karat.demo import run_demo
 from karat.errors import UserError
 from karat.parser import Parser
@@ -178,6 +180,7 @@ def _add_new_data(parser: Parser, text: str, **options: Any) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code: 0, or 2 for something that the user can mend."""
     logging.basicConfig(format="karat: %(message)s", level=logging.WARNING)
+    warnings.filterwarnings("ignore", module="PIL")  # what ails an image is said in words that name the image
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     logging.getLogger("karat").setLevel(logging.INFO)
     try:
@@ -290,7 +293,11 @@ def _train_in(config: Config, folder: Path, resume: bool) -> None:
         _print_accuracies({name: accuracy for name, accuracy in found.items() if accuracy is not None})
     if result.noise_rate is not None:
         print(f"Wrong among the noisy labels: {result.noise_rate:.1%}.")
-    print(f"{_accuracy_sentence(result, folder)} Everything is in {folder}.")
+    print(_accuracy_sentence(result, folder))
+    print(_issues_sentence(folder))
+    page = folder / "report.html"
+    look = f" Open {page} in a browser to look at it and to review labels." if page.exists() else ""
+    print(f"Everything is in {folder}.{look}")
 
 
 def _evaluate(options: Namespace) -> None:
@@ -301,13 +308,13 @@ def _evaluate(options: Namespace) -> None:
     table = Table("class", "examples", "precision", "recall", title="Class by class", title_justify="left")
     for figures in found.classes:
         shares = ("–" if share is None else f"{share:.1%}" for share in (figures.precision, figures.recall))
-        table.add_row(Text(figures.name), f"{figures.examples:,}", *shares)
+        table.add_row(Text(terminal_safe(figures.name)), f"{figures.examples:,}", *shares)
     console = Console()
     console.print(table)
     if found.confusions:
         table = Table("label", "predicted", "times", title="Confused most often", title_justify="left")
         for pair in found.confusions:
-            table.add_row(Text(pair.true), Text(pair.predicted), f"{pair.times:,}")
+            table.add_row(Text(terminal_safe(pair.true)), Text(terminal_safe(pair.predicted)), f"{pair.times:,}")
         console.print(table)
     print(f"Accuracy on {options.data}: {found.accuracy.top1:.2%} of {found.accuracy.count:,} examples.")
 
@@ -321,7 +328,7 @@ def _predict(options: Namespace) -> None:
         probabilities=options.probabilities,
         on_bad_image=options.on_bad_image,
     )
-    print(f"Predictions of {count:,} rows are in {options.out}.")
+    print(f"Predictions of {counted(count, 'row')} are in {options.out}.")
 
 
 def _demo(options: Namespace) -> None:
@@ -336,6 +343,15 @@ def _accuracy_sentence(result: RunResult, folder: Path) -> str:
     return (
         "Accuracy was not measured, because the data have no test rows: mark some with split=test, or run "
         f"`karat evaluate {folder} DATA` on labelled rows that were not trained on."
+    )
+
+
+def _issues_sentence(folder: Path) -> str:
+    estimate = json.loads((folder / "noise_estimate.json").read_text(encoding="utf-8"))
+    issues = int(read_safe_csv(folder / "label_issues.csv")["is_label_issue"].sum())
+    return (
+        f"Label issues: {issues:,} of {estimate['examples']:,} noisy labels (label_issues.csv). Estimated share of "
+        f"wrong ones: {estimate['rate']:.1%}, between {estimate['low']:.1%} and {estimate['high']:.1%}."
     )
 
 
@@ -395,14 +411,9 @@ def _suggest(options: Namespace) -> None:
     table = Table("", "id", "given", "likely", "", "why", title="Rows to verify next", title_justify="left")
     for row in rows.head(20).itertuples(index=False):
         cells = (str(row.rank), row.id, row.given_label, row.likely_label, f"{row.confidence:.0%}", row.reason)
-        table.add_row(*(Text(_printable(str(cell))) for cell in cells))
+        table.add_row(*(Text(terminal_safe(cell)) for cell in cells))
     Console().print(table)
     print(f"All {len(rows)} rows are in {path}.")
-
-
-def _printable(text: str) -> str:
-    """Return a user's text without characters that would steer a terminal."""
-    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def _apply(options: Namespace) -> None:

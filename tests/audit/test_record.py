@@ -1,5 +1,7 @@
 """The ledger's file: everything comes back, foreign files are refused, and the audit needs nothing else."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from records import made_up, uniform
@@ -40,6 +42,17 @@ def test_the_audit_is_rebuilt_from_the_ledger_alone(tmp_path):
     assert path.exists()
     assert len(rows) == 7
     write_pred_probs(tmp_path, tmp_path / "p.npy")
+
+
+def test_a_methods_own_judgement_is_taken_as_it_is(tmp_path):
+    """With its own matrix the posterior is p·T: 0.8·0.5 for the given class, 0.1·0.25 for each of the two others."""
+    record, _ = made_up(uniform(3, 0.5), examples=20)
+    record.ledger.fill(torch.arange(20), torch.full((20, 3), 0.1).scatter(1, record.noisy.labels[:, None], 0.8))
+    matrix = torch.full((3, 3), 0.25, dtype=torch.float64).fill_diagonal_(0.5)
+    save_record(replace(record, transition=matrix), tmp_path / "ledger.safetensors")
+    found = write_audit(tmp_path)
+    assert found.issues["label_quality"].to_numpy() == pytest.approx(0.4 / 0.45, abs=1e-6)
+    assert found.estimate.transition == matrix.tolist()
 
 
 def test_tensors_are_written_as_safetensors_writes_them(tmp_path):

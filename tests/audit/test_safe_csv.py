@@ -70,3 +70,9 @@ def test_files_that_are_none_get_one_sentence(tmp_path, content, message):
         read_safe_csv(tmp_path / "t.csv")
     with pytest.raises(UserError, match="Cannot read"):
         read_safe_csv(tmp_path / "missing.csv")
+
+
+def test_a_table_that_a_spreadsheet_saved_with_semicolons_is_read(tmp_path):
+    file = tmp_path / "decisions.csv"
+    file.write_text('\ufeffid;index;label\r\n\'=a,b;3;"x;y"\r\n', encoding="utf-8")
+    assert read_safe_csv(file).to_dict("records") == [{"id": "=a,b", "index": 3, "label": "x;y"}]

@@ -269,7 +269,6 @@ def test_turned_pictures_fill_a_rectangle(tmp_path, orientation):
         expected = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
     files = ImageFiles([tmp_path / "turned.png"], size=expected.shape[:2])
     torch.testing.assert_close(files[[0]], scaled(expected[None]))
-    assert np.array_equal(np.asarray(files.picture(0)), expected)
 
 
 def test_encoded_images_in_memory(tmp_path):

@@ -55,8 +55,8 @@ def test_a_fit_gives_posteriors_by_bayes_rule():
     assert method.noise_rate == pytest.approx(wrong)
 
 
-def test_a_step_learns_sharpened_posteriors():
-    """Without mixup: cross-entropy to q² / Σ q² (τ = 1/2) on both views, to the verified labels on trusted ones."""
+def test_a_step_learns_the_posteriors_and_sharpened_ones():
+    """Without mixup: cross-entropy to q on the weak view, to q² / Σ q² on the strong one (τ = 1/2), to the truth."""
     method, module = fitted()
     data, settings = batch(), KaratSettings(mixup=0.0)
     q = method.posterior[data.rows].double()
@@ -64,7 +64,7 @@ def test_a_step_learns_sharpened_posteriors():
 
     def loss(bare):
         weak, strong, trusted = bare(torch.cat([data.noisy_inputs] * 2 + [data.trusted_inputs])).split([10, 10, 8])
-        fit = [-(sharp * z.log_softmax(dim=1)).sum(dim=1).mean() for z in (weak, strong)]
+        fit = [-(t * z.log_softmax(dim=1)).sum(dim=1).mean() for t, z in ((q, weak), (sharp, strong))]
         return sum(fit) + cross_entropy(trusted, data.trusted_labels)
 
     module.train()
@@ -111,3 +111,10 @@ def test_any_network_takes_a_head(model):
 def test_settings_are_checked(wrong):
     with pytest.raises(UserError, match=f"methods.karat.{next(iter(wrong))} is"):
         KaratSettings(**wrong)
+
+
+def test_its_judgement_is_the_label_models():
+    method, module = fitted()
+    verdict = method.judged(method.finished(module))
+    torch.testing.assert_close(verdict.probabilities.sum(dim=1), torch.ones(COUNT))
+    torch.testing.assert_close(verdict.transition.sum(dim=1), torch.ones(CLASSES))

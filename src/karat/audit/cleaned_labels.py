@@ -10,7 +10,7 @@ from karat.audit.record import AuditRecord
 CONFIDENT = 0.8  # a suggestion at least so likely replaces the given label
 
 
-def cleaned_labels(record: AuditRecord, believed: Beliefs, confident: float = CONFIDENT) -> pd.DataFrame:
+def cleaned_labels(record: AuditRecord, believed: Beliefs) -> pd.DataFrame:
     """Return one row for each train example, in the order of the data.
 
     `action`: "changed" where the given label is an issue and the suggestion is confident, "dropped" where it is an
@@ -19,7 +19,7 @@ def cleaned_labels(record: AuditRecord, believed: Beliefs, confident: float = CO
     """
     classes = np.array([*record.classes, ""], dtype=object)  # -1: none
     issue = believed.quality < 0.5
-    changed = issue & (believed.confidence >= confident)
+    changed = issue & (believed.confidence >= CONFIDENT)
     dropped = issue & ~changed
     given = record.noisy.labels
     cleaned = torch.where(changed, believed.other, given).where(~dropped, -1)

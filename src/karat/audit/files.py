@@ -1,6 +1,5 @@
 """The files of an audit, written from ledger.safetensors alone: no example is decoded again."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pandas as pd
 from karat.audit.cleaned_labels import cleaned_labels
 from karat.audit.label_issues import label_issues
 from karat.audit.label_model import Beliefs, LabelModel, beliefs, fit_label_model
+from karat.audit.metrics import read_records
 from karat.audit.noise_estimate import NoiseEstimate, estimate_noise, save_estimate
 from karat.audit.record import AuditRecord, load_record
 from karat.audit.safe_csv import write_safe_csv
@@ -32,9 +32,15 @@ class Audit:
 
 
 def believe(record: AuditRecord) -> tuple[LabelModel, Beliefs]:
-    """Fit the model of the labels to a record; return it and what it believes about each noisy example."""
+    """Fit the model of the labels to a record; return it and what it believes about each noisy example.
+
+    Where the method brings its own, nothing is fitted.
+    """
     probabilities, given = record.ledger.probabilities, record.noisy.labels
-    model = fit_label_model(probabilities, given, record.trusted_ledger.probabilities, record.trusted.labels)
+    if record.transition is not None:
+        model = LabelModel(1.0, record.transition.double())
+    else:
+        model = fit_label_model(probabilities, given, record.trusted_ledger.probabilities, record.trusted.labels)
     return model, beliefs(model, probabilities, given)
 
 
@@ -54,7 +60,7 @@ def audit(record: AuditRecord, metrics: Sequence[Mapping[str, Any]] = ()) -> Aud
 
 def write_audit(folder: Path) -> Audit:
     """Write label_issues.csv, cleaned_labels.csv and noise_estimate.json of a run from its ledger."""
-    found = audit(load_record(folder / "ledger.safetensors"), _metrics(folder / "metrics.jsonl"))
+    found = audit(load_record(folder / "ledger.safetensors"), read_records(folder / "metrics.jsonl"))
     write_safe_csv(found.issues, folder / "label_issues.csv")
     write_safe_csv(found.cleaned, folder / "cleaned_labels.csv")
     save_estimate(found.estimate, folder / "noise_estimate.json")
@@ -76,11 +82,3 @@ def write_pred_probs(folder: Path, path: Path) -> None:
     ordered = record.ledger.probabilities[record.noisy.index.argsort()].double()
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.save(file, (ordered / ordered.sum(dim=1, keepdim=True)).numpy(), allow_pickle=False)
-
-
-def _metrics(path: Path) -> list[dict[str, Any]]:
-    """Read the records of metrics.jsonl; a run without any has no warnings from them."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # what follows the last line end is incomplete
-    return [json.loads(line) for line in lines]

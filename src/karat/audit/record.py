@@ -33,7 +33,8 @@ class AuditRecord:
     """What training learned about the noisy and the trusted examples.
 
     `verified_probabilities` are the final model's predictions of test examples, `verified_labels` their labels; both
-    are empty where there is no test set.
+    are empty where there is no test set. `transition[true, given]` is the method's own, where it has one: then the
+    ledger's probabilities are its own, too, and as sure as they are right.
     """
 
     classes: tuple[str, ...]
@@ -44,6 +45,7 @@ class AuditRecord:
     verified_probabilities: Tensor
     verified_labels: Tensor
     method: str = ""
+    transition: Tensor | None = None
 
 
 def save_record(record: AuditRecord, path: Path) -> None:
@@ -56,6 +58,8 @@ def save_record(record: AuditRecord, path: Path) -> None:
         **{f"noisy.{name}": column for name, column in record.ledger.state_dict().items()},
         **{f"trusted.{name}": column for name, column in record.trusted_ledger.state_dict().items()},
     }
+    if record.transition is not None:
+        tensors["transition"] = record.transition.float()
     metadata = {"format": FORMAT, "classes": json.dumps(record.classes), "method": record.method}
     write_tensors(path, tensors, metadata)
 
@@ -80,6 +84,7 @@ def load_record(path: Path) -> AuditRecord:
         tensors["verified.probabilities"].float(),
         tensors["verified.labels"],
         metadata.get("method", ""),
+        tensors.get("transition"),
     )
 
 

@@ -58,7 +58,10 @@ def write_safe_csv(frame: pd.DataFrame, path: Path) -> None:
 def read_safe_csv(path: Path) -> pd.DataFrame:
     """Read such a table: text as it was written, "NA" and "null" too; numbers where the column is one of ours."""
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False, na_filter=False, encoding="utf-8-sig")
+        separator = _separator(path)
+        table = pd.read_csv(
+            path, sep=separator, dtype=str, keep_default_na=False, na_filter=False, encoding="utf-8-sig"
+        )
     except OSError as error:
         raise UserError(f"Cannot read {path} ({error.strerror or error}); check the path.") from error
     except (ValueError, pd.errors.ParserError) as error:  # no columns, broken quotes, another encoding
@@ -69,6 +72,13 @@ def read_safe_csv(path: Path) -> pd.DataFrame:
         column = table.iloc[:, place]
         table.isetitem(place, _typed(column, name, path) if name in _TYPES else column.map(unescaped))
     return table
+
+
+def _separator(path: Path) -> str:
+    """Return a semicolon if the first line has that and no comma: some spreadsheets save a .csv so."""
+    with path.open(encoding="utf-8-sig") as file:
+        first = file.readline()
+    return ";" if ";" in first and "," not in first else ","
 
 
 def _typed(column: pd.Series, name: str, path: Path) -> pd.Series:

@@ -4,6 +4,7 @@ import datetime
 import numbers
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,23 @@ _MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))  # in a colu
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?|\d{1,2}[./]\d{1,2}[./]\d{4}")
 
 
-def fit_columns(frame: pd.DataFrame, missing: str, problems: list[str], notes: list[str]) -> tuple[Column, ...]:
+class Remedies(NamedTuple):
+    """How a user leaves a column out, and has missing numbers filled in."""
+
+    leave_out: str
+    fill_in: str
+
+
+ON_THE_COMMAND_LINE = Remedies("name the other columns in --data.features", "write --data.missing impute")
+
+
+def fit_columns(
+    frame: pd.DataFrame,
+    missing: str,
+    problems: list[str],
+    notes: list[str],
+    remedies: Remedies = ON_THE_COMMAND_LINE,
+) -> tuple[Column, ...]:
     """Learn from the train rows how each column becomes inputs; every column that cannot is one sentence in `problems`.
 
     `missing` is what to do about missing numbers: "error", or "impute" the median and say so in one more input.
@@ -35,18 +52,18 @@ def fit_columns(frame: pd.DataFrame, missing: str, problems: list[str], notes: l
         if _holds_dates(series):
             problems.append(
                 f"Column '{name}' holds dates: turn them into numbers, such as the year or the days since a day, or "
-                "leave it out and name the other columns in --data.features."
+                f"{remedies.leave_out}."
             )
             continue
         values = numbers_of(series)
         if values is None:
-            column = _category(name, series, notes)
+            column = _category(name, series, notes, remedies)
             constant += [name] * (len(column.levels) < 2)
             columns.append(column)
             continue
         known = values[~np.isnan(values)]
         if not len(known):
-            problems.append(f"Column '{name}' is empty in all train rows: name the other columns in --data.features.")
+            problems.append(f"Column '{name}' is empty in all train rows: {remedies.leave_out}.")
             continue
         if np.isinf(known).any():
             infinite[name] = int(np.isinf(known).sum())
@@ -61,8 +78,8 @@ def fit_columns(frame: pd.DataFrame, missing: str, problems: list[str], notes: l
         columns.append(column)
     if gaps:
         problems.append(
-            f"Numbers are missing in the train rows ({_counts(gaps)}): fill them in, leave these rows out, or write "
-            "--data.missing impute."
+            f"Numbers are missing in the train rows ({_counts(gaps)}): fill them in, leave these rows out, or "
+            f"{remedies.fill_in}."
         )
     if infinite:
         problems.append(
@@ -177,13 +194,13 @@ def _number(name: str, values: Array, fill: float | None) -> Column:
     return Column(name, "number", float(mean[0]), float(scale[0]), fill)
 
 
-def _category(name: str, series: pd.Series, notes: list[str]) -> Column:
+def _category(name: str, series: pd.Series, notes: list[str], remedies: Remedies) -> Column:
     counts = _levels(series).value_counts()
     if len(counts) <= MAX_LEVELS:
         return Column(name, "category", levels=tuple(sorted(counts.index)))
     notes.append(
         f"Column '{name}' has {len(counts):,} different texts: the {MAX_LEVELS} most frequent ones are told apart; if "
-        "it is no category, leave it out and name the other columns in --data.features."
+        f"it is no category, {remedies.leave_out}."
     )
     frequent = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))[:MAX_LEVELS]
     return Column(name, "category", levels=tuple(sorted(str(level) for level, _ in frequent)), other=True)

@@ -11,10 +11,9 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
-from karat.data.decoding import Encoded, Unreadable, decode, picture, read_bytes
+from karat.data.decoding import Encoded, Unreadable, decode, read_bytes
 from karat.data.readers import Array
 from karat.errors import UserError
 
@@ -102,13 +101,6 @@ class ImageFiles:
         """Return other images, brought to the same size and channels."""
         channels, height, width = self._image_shape
         return ImageFiles(images, (height, width), channels=channels)
-
-    def picture(self, row: int) -> Image.Image:
-        """Return one image at its full size, upright, in mode L or RGB."""
-        place = int(self._rows[row])
-        with self._named(place), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return picture(read_bytes(self._image(place)))
 
     def check(self) -> Iterator[tuple[str | None, bytes]]:
         """Decode image by image into the cache; yield why each cannot be read (None: it can) and a hash of it."""

@@ -9,6 +9,7 @@ from torch.nn.functional import interpolate
 
 from karat.data.arrays import scale_inputs
 from karat.data.datasets import DATASETS, load_dataset
+from karat.data.decoding import IMAGE_ENDINGS
 from karat.data.images import ImageFiles, Inputs
 from karat.data.noise import NoisyLabels, check_rate
 from karat.data.readers import Array, read_npz
@@ -16,7 +17,6 @@ from karat.errors import UserError, suggestion
 
 Source = Tensor | ImageFiles | Array  # images in [-1, 1], image files, or pixels as an .npz file holds them
 
-IMAGE_ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 _GREY = (0.299, 0.587, 0.114)  # luma of ITU-R BT.601, as Pillow takes it
 _BATCH = 1_000
 

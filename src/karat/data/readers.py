@@ -107,5 +107,7 @@ def read_parquet_images(path: Path) -> tuple[Array, Array]:
 
 def require(path: Path, remedy: str) -> None:
     """Raise a UserError with the remedy where there is no such file."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, not a file: {remedy}.")
     if not path.is_file():
         raise UserError(f"There is no file {path}: {remedy}.")

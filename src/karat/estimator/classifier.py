@@ -16,10 +16,8 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from karat.algorithm.settings import AlgorithmSettings
 from karat.audit.files import Audit, audit
-from karat.config import Config, config_as_dict, flat
-from karat.data.augmentation import AugmentationSettings
+from karat.config import Config
 from karat.data.prepare import NoisyTask
 from karat.data.trusted import check_trusted, rank_within_class
 from karat.errors import UserError
@@ -43,15 +41,6 @@ from karat.training.trainer import Trainer
 DEFAULT_METHOD = "karat"
 DRAWN_PER_CLASS = 10  # rows that are taken to be right where nobody named trusted ones
 LABEL_COLUMNS = ("given_label", "predicted_label", "suggested_label", "helpful_label", "cleaned_label")
-# Where a table has hundreds of noisy rows for each trusted one, the trusted ones teach a network less than all labels
-# do, wrong ones included. 40% symmetric noise: accuracy on a covertype-like table (500 steps, one seed) 51% with the
-# usual settings, 74% with these; on wine, with three noisy rows a trusted one (three seeds, 200 and 150 steps), 94% and
-# 73%. Chosen by test accuracy among about ten variants; the border of 50 lies between 19 and 285 and was not measured.
-MANY_ROWS = 50
-LABELS_FIRST = AlgorithmSettings(
-    initial_label_trust=1.0, weights_start="initial", threshold=0.0, mixed_trusted_weight=0.2, relabelled_weight=0.0
-)
-MILD_VIEWS = AugmentationSettings(feature_dropout=0.1)
 Model = str | nn.Module | Callable[[tuple[int, ...], int], nn.Module]
 
 
@@ -61,6 +50,8 @@ class NoTrustedLabelsWarning(UserWarning):
 
 def default_epochs(batches: int) -> int:
     """Return how many passes a fit makes: 30, fewer where that is more than 2,000 steps, but 5 at least.
+
+    That is less than `karat train` takes (training/plan.py): a fit is often one of many in a search.
 
     >>> [default_epochs(batches) for batches in (6, 200, 5_000)]
     [30, 10, 5]
@@ -154,7 +145,7 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         self._schema = schema_of(X)
         inputs = self._schema.inputs_of(X)
         trainer = self._trained(noisy_task(self._schema, inputs, labels, mask, written, names), seed)
-        self.network_ = trainer.models()["selected"].cpu()
+        self.network_ = trainer.models("selected")["selected"].cpu()
         self.n_iter_ = math.ceil(trainer.steps_done / trainer.steps_per_epoch)
         self.trusted_rows_ = mask.nonzero().flatten().numpy()
         self._keep(audit(audit_record(trainer, self.network_)), rows=len(y))
@@ -199,18 +190,19 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
 
     def _config(self, task: NoisyTask, seed: int) -> Config:
         config, rows = Config(), len(task.noisy)
-        if len(task.noisy.inputs.shape) == 2 and rows > MANY_ROWS * len(task.trusted):
-            config = replace(config, algorithm=LABELS_FIRST, augmentation=MILD_VIEWS)
         if self.settings:
             from karat.config_values import make_config  # takes longer than a small fit; most do without
 
-            given = flat(dict(self.settings))
-            config = make_config(given if "preset" in given else {**flat(config_as_dict(config)), **given})
-        batch_size = min(self.batch_size or config.training.batch_size or default_batch_size(rows), rows)
-        training = replace(config.training, device=self.device, batch_size=batch_size)
-        if training.steps is None:
-            epochs = self.epochs or training.epochs or default_epochs(math.ceil(rows / batch_size))
-            training = replace(training, epochs=epochs, evaluate_every=max(1, epochs // 5))
+            config = make_config(self.settings)
+        training = replace(config.training, device=self.device)
+        if self.batch_size is not None:
+            training = replace(training, batch_size=self.batch_size)
+        if self.epochs is not None:
+            training = replace(training, epochs=self.epochs, steps=None)
+        batch_size = min(training.batch_size or default_batch_size(rows), rows)
+        training = replace(training, batch_size=batch_size)
+        if training.epochs is None and training.steps is None:
+            training = replace(training, epochs=default_epochs(math.ceil(rows / batch_size)))
         optimizer = config.optimizer
         if self.learning_rate is not None:
             optimizer = replace(optimizer, rate=self.learning_rate)

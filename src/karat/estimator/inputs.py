@@ -12,13 +12,15 @@ from torch import Tensor
 
 from karat.data.arrays import scale_inputs
 from karat.data.examples import Dataset, Examples, array_schema
-from karat.data.features import fit_columns
+from karat.data.features import Remedies, fit_columns
 from karat.data.noise import NoisyLabels
 from karat.data.prepare import NoisyTask
 from karat.data.schema import Schema
 from karat.errors import UserError
 
 Array = np.ndarray
+
+IN_PYTHON = Remedies("drop it from X", "put an imputer in front")
 
 
 def validated(estimator: BaseEstimator, X: Any, reset: bool) -> Array | pd.DataFrame:
@@ -141,7 +143,7 @@ def schema_of(X: Array | pd.DataFrame) -> Schema:
     if not isinstance(X, pd.DataFrame):
         return array_schema(X, X[:0], scale_inputs(X)[0])
     problems: list[str] = []
-    columns = fit_columns(X.rename(columns=str), "error", problems, [])
+    columns = fit_columns(X.rename(columns=str), "error", problems, [], IN_PYTHON)
     if problems:
         raise UserError(" ".join(problems))
     return Schema((sum(len(column.inputs) for column in columns),), columns)

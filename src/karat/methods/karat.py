@@ -21,7 +21,7 @@ from karat.algorithm.targets import cross_entropy, one_hot
 from karat.errors import UserError
 from karat.methods.features import Hidden, hidden
 from karat.methods.label_model import Evidence, LabelModel, fit_label_model, start_transition
-from karat.methods.method import Method, Task
+from karat.methods.method import Judgement, Method, Task
 from karat.methods.mixing import mixed_with_others, sharpened
 from karat.methods.step import Batch, Learner, Progress, StepResult
 from karat.methods.transition import corrected_cross_entropy
@@ -36,7 +36,7 @@ class KaratSettings:
     Attributes:
         warm_up: share of the run, in whole passes and one at least, before the label model is fitted first.
         refits: how often it is fitted over the run, at most once a pass.
-        temperature: below 1 sharpens the posteriors that the network learns.
+        temperature: below 1 sharpens the posteriors that strong views learn.
         mixup: mixup factors are drawn from Beta(a, a) with a this many times the share of wrong labels that the label
             model found: right labels need no mixing; 0 mixes nothing.
         start_diagonal: share of the labels that the first guess at the noise takes as kept.
@@ -94,8 +94,8 @@ class Karat(Method):
             return self._warm_up_step(learner, batch, inputs, sizes)
 
         posterior = self.posterior[batch.rows].to(weak)
-        sharp = sharpened(posterior, settings.temperature)
-        targets = torch.cat([sharp, sharp, one_hot(batch.trusted_labels, learner.classes, like=posterior)])
+        verified = one_hot(batch.trusted_labels, learner.classes, like=posterior)
+        targets = torch.cat([posterior, sharpened(posterior, settings.temperature), verified])
         concentration = settings.mixup * self.noise_rate
         if concentration > LEAST_MIXUP:
             inputs, targets = mixed_with_others(inputs, targets, concentration, generator, keep_first=True)
@@ -121,6 +121,11 @@ class Karat(Method):
         """Return the model with the label model's head as its last layer, fitted to its own features."""
         found = self._label_model(model, self.fitted)
         return with_head(model, self.task.trusted_inputs(torch.arange(1)), found.weight, found.bias)
+
+    def judged(self, model: nn.Module) -> Judgement:
+        """Return the label model's probabilities, each without the example's own label, and its noise matrix."""
+        found = self._label_model(model, fitted=True)
+        return Judgement(found.probabilities, found.transition)
 
     def _warm_up_step(self, learner: Learner, batch: Batch, inputs: Tensor, sizes: list[int]) -> StepResult:
         weak, strong, trusted = learner.network(inputs).split(sizes)

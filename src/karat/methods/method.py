@@ -45,6 +45,14 @@ class Phase(NamedTuple):
     rate: float = 1.0
 
 
+class Judgement(NamedTuple):
+    """A method's own verdict on the noisy examples: as sure as it is right, and made without the label it judges."""
+
+    probabilities: Tensor
+    transition: Tensor
+    """[true, given]"""
+
+
 class Method(ABC):
     """What the training loop calls. A method is a step; most need nothing else, and the other calls do nothing.
 
@@ -80,6 +88,10 @@ class Method(ABC):
     def finished(self, model: nn.Module) -> nn.Module:
         """Return what a trained model becomes after the last step."""
         return model
+
+    def judged(self, model: nn.Module) -> Judgement | None:
+        """Return what the method says of the noisy examples by a finished model; None leaves it to the audit."""
+        return None
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the method remembers."""

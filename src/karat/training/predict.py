@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from karat.audit.safe_csv import write_safe_csv
 from karat.data.schema import Schema
-from karat.data.sources.new_data import NewData, read_labelled, read_unlabelled
+from karat.data.sources.new_data import NewData, read_new_data
 from karat.errors import UserError
 from karat.methods.ensemble import Ensemble
 from karat.models import build_model
@@ -110,7 +110,7 @@ def predict_run(
     if out.is_dir():
         raise UserError(f"{out} is a folder: write --out FILE.csv.")
     model, schema = _for_data(run)
-    found = read_unlabelled(schema, model.classes, data, path=path, on_bad_image=on_bad_image)
+    found = read_new_data(schema, data, path=path, on_bad_image=on_bad_image)
     write_safe_csv(prediction_table(found, _probabilities(model, found), model.classes, probabilities), out)
     return len(found.names) + len(found.skipped)
 
@@ -118,7 +118,7 @@ def predict_run(
 def evaluate_data(run: Path, data: str, *, path: Path | None = None, on_bad_image: str = "error") -> Evaluation:
     """Measure the model of a run on labelled rows that it was not trained on."""
     model, schema = _for_data(run)
-    found = read_labelled(schema, model.classes, data, path=path, on_bad_image=on_bad_image)
+    found = read_new_data(schema, data, model.classes, path=path, on_bad_image=on_bad_image)
     if found.skipped:
         logger.warning(
             "%d rows cannot be read and are not counted, first %s.", len(found.skipped), found.skipped[0].name

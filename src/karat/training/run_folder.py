@@ -221,8 +221,11 @@ def audit_record(trainer: Trainer, model: nn.Module) -> AuditRecord:
     """Return what the audit reads; the model predicts test examples, where there are some, and rows never seen."""
     task, test = trainer.task, trainer.task.dataset.test
     sample = test.subset(verified_sample(len(test)))
+    own = trainer.method.judged(model)
+    if own is not None:
+        trainer.ledger.fill(torch.arange(len(task.noisy)), own.probabilities)
     unseen = (trainer.ledger.times_seen == 0).nonzero().squeeze(1)
-    if len(unseen):  # by methods that learn from some rows only, or from none
+    if own is None and len(unseen):  # by methods that learn from some rows only, or from none
         trainer.ledger.fill(unseen, predict_probabilities(model, task.noisy.subset(unseen).inputs))
     return AuditRecord(
         task.dataset.classes,
@@ -233,6 +236,7 @@ def audit_record(trainer: Trainer, model: nn.Module) -> AuditRecord:
         predict_probabilities(model, sample.inputs) if len(sample) else torch.zeros(0, trainer.classes),
         sample.labels,
         trainer.config.method,
+        None if own is None else own.transition,
     )
 
 

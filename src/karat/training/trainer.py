@@ -156,13 +156,17 @@ class Trainer:
             )
         return figures
 
-    def models(self) -> dict[str, nn.Module]:
-        """Return the models of the run by name, each as the method finishes it; only those that are chosen yet."""
+    def models(self, *names: str) -> dict[str, nn.Module]:
+        """Return the models of the run by name, each as the method finishes it; only those that are chosen yet.
+
+        `names` are those wanted, all if there are none: to finish one may take as long as an epoch.
+        """
         models = {"averaged": self.average.module, "raw": self.model}
         if self.steps_done > self.selected_step:
             models = {"selected": self.selected.module, **models}
         if self.best_validation >= 0:
             models["validated"] = self.validated.module
+        models = {name: model for name, model in models.items() if not names or name in names}
         if not self.finished:
             return models
         return {name: self.method.finished(model) for name, model in models.items()}

@@ -1,10 +1,12 @@
 """Charts as numbers: what is drawn stands where the values say."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 
 from karat.audit.report.charts import Line, heat_map, histogram, line_chart, scatter
+from karat.audit.report.sections import curves
 from karat.audit.report.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 
 
@@ -14,6 +16,13 @@ def test_a_line_goes_through_its_values_and_stops_where_one_is_missing():
     chart = line_chart("t", [Line("a", points, 0)], "share", shares=True)
     middle = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
     assert f'd="M{LEFT} {HEIGHT - BOTTOM}h0L{middle[0]:.0f} {middle[1]:.0f}M{WIDTH - RIGHT} {TOP}h0"' in chart.drawing
+
+
+def test_every_term_of_the_loss_is_drawn_whatever_the_method_calls_it():
+    record = {"step": 6, "epoch": 1.0, "rate": 0.1, "seconds": 2.0, "trusted_accuracy": 0.5, "zero_weight_share": 0.1}
+    run = SimpleNamespace(name="run", metrics=[{**record, "weak": 1.0, "partner_loss": 2.0, "loss": 3.0}])
+    _, losses = curves(run)
+    assert [name for name, _, dashed in losses.legend] == ["total", "weak", "partner loss"]
 
 
 def test_nothing_to_draw_is_no_chart():

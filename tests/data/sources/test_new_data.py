@@ -9,7 +9,7 @@ from making import PARTS, encoded, features, picture, write_folder, write_table
 from karat.data.datasets import load_data, load_dataset
 from karat.data.schema import Schema
 from karat.data.settings import DataSettings
-from karat.data.sources.new_data import read_labelled, read_unlabelled
+from karat.data.sources.new_data import read_new_data
 from karat.data.sources.problems import BadImages
 from karat.errors import UserError
 
@@ -27,12 +27,12 @@ def folder(tmp_path):
 def test_a_table_becomes_what_it_was_in_training(tmp_path, table):
     """Through JSON and back, in another order, from another format: the same inputs."""
     schema = Schema.from_dict(table.schema.to_dict())
-    new = read_unlabelled(schema, table.classes, tmp_path / "mine.csv")
+    new = read_new_data(schema, tmp_path / "mine.csv")
     assert torch.equal(new.inputs[:10], table.train.inputs)
     assert new.names == tuple(str(row) for row in range(12))
     assert new.labels is None
     shuffled = pd.read_csv(tmp_path / "mine.csv")[["colour", "size"]].assign(id="x", extra=1)
-    again = read_unlabelled(schema, table.classes, write_table(tmp_path / "new.parquet", shuffled))
+    again = read_new_data(schema, write_table(tmp_path / "new.parquet", shuffled))
     torch.testing.assert_close(again.inputs, new.inputs)
     assert again.names[0] == "x"
 
@@ -45,15 +45,15 @@ def test_a_level_never_seen_is_none_and_a_rare_one_another(tmp_path):
     mine = load_dataset(write_table(tmp_path / "mine.csv", frame))
     assert mine.schema.shape == (52,)
     new = write_table(tmp_path / "new.csv", pd.DataFrame({"a": ["l07", "rare", "new"], "b": ["yes", "no", "YES"]}))
-    inputs = read_unlabelled(mine.schema, mine.classes, new).inputs
+    inputs = read_new_data(mine.schema, new).inputs
     assert inputs.nonzero().tolist() == [[0, 7], [0, 51], [1, 50], [2, 50]]
 
 
 def test_unusable_new_tables(tmp_path, table):
     frame = features()
 
-    def read(changed, reader=read_unlabelled):
-        return reader(table.schema, table.classes, write_table(tmp_path / "new.csv", changed))
+    def read(changed, classes=None):
+        return read_new_data(table.schema, write_table(tmp_path / "new.csv", changed), classes)
 
     with pytest.raises(UserError, match=r"has no column 'size', which the model was trained on\. Its columns are"):
         read(frame.drop(columns="size"))
@@ -62,20 +62,20 @@ def test_unusable_new_tables(tmp_path, table):
     with pytest.raises(UserError, match=r"Numbers are missing \(12 in 'size'\).*trained with --data.missing impute"):
         read(frame.assign(size=""))
     with pytest.raises(UserError, match=r"labels that the model does not know \('maybe'\).*\(no, yes\)"):
-        read(frame.assign(label="maybe"), read_labelled)
+        read(frame.assign(label="maybe"), table.classes)
     with pytest.raises(UserError, match="has no column 'label'"):
-        read(frame.drop(columns="label"), read_labelled)
+        read(frame.drop(columns="label"), table.classes)
     with pytest.raises(UserError, match=r"was trained on a table, and .* is none"):
-        read_unlabelled(table.schema, table.classes, tmp_path)
+        read_new_data(table.schema, tmp_path)
     with pytest.raises(UserError, match=r"There is no file or folder .*gone"):
-        read_unlabelled(table.schema, table.classes, tmp_path / "gone")
+        read_new_data(table.schema, tmp_path / "gone")
 
 
 def test_labelled_rows_are_those_of_the_test_part(tmp_path, table, folder):
-    new = read_labelled(table.schema, table.classes, tmp_path / "mine.csv")
+    new = read_new_data(table.schema, tmp_path / "mine.csv", table.classes)
     assert torch.equal(new.labels, table.test.labels)
     assert torch.equal(new.inputs, table.test.inputs)
-    new = read_labelled(folder.schema, folder.classes, tmp_path / "mine")
+    new = read_new_data(folder.schema, tmp_path / "mine", folder.classes)
     assert new.names == folder.test_names
     assert torch.equal(new.labels, folder.test.labels)
     assert torch.equal(new.inputs[:], folder.test.inputs[:])
@@ -92,7 +92,7 @@ def test_images_from_anywhere(tmp_path, folder):
     cells = write_table(tmp_path / "new.parquet", pd.DataFrame({"image": [encoded(image)]}))
     for data, base, name in ((flat / "a.png", None, str(flat / "a.png")), (flat, None, "a.png"),
                              (paths, flat, "a.png"), (cells, None, "0")):  # fmt: skip
-        new = read_unlabelled(folder.schema, folder.classes, data, path=base)
+        new = read_new_data(folder.schema, data, path=base)
         torch.testing.assert_close(new.inputs[:], expected)
         assert new.names == (name,)
 
@@ -103,8 +103,8 @@ def test_broken_images_stop_or_are_skipped(tmp_path, folder):
     picture().save(flat / "a.png")
     (flat / "b.png").write_bytes(b"")
     with pytest.raises(BadImages, match=r"b\.png: the file is empty"):
-        read_unlabelled(folder.schema, folder.classes, flat)
-    new = read_unlabelled(folder.schema, folder.classes, flat, on_bad_image="skip")
+        read_new_data(folder.schema, flat)
+    new = read_new_data(folder.schema, flat, on_bad_image="skip")
     assert new.names == ("a.png",)
     assert [skipped.name for skipped in new.skipped] == ["b.png"]
     assert len(new.inputs) == 1
@@ -114,14 +114,14 @@ def test_arrays(tmp_path, folder):
     pixels = np.zeros((2, 16, 16, 3), np.uint8)
     file = tmp_path / "new.npz"
     np.savez(file, inputs=pixels, labels=np.array(["dog", "cat"]), ids=np.array([7, 8]))
-    new = read_labelled(folder.schema, folder.classes, file)
+    new = read_new_data(folder.schema, file, folder.classes)
     assert (new.names, new.labels.tolist()) == (("7", "8"), [1, 0])
     assert (new.inputs == -1).all()
     np.savez(file, inputs=pixels[:, :8])
     with pytest.raises(UserError, match="have 3 channels and 8x16 pixels: give images of 3 channels and 16x16"):
-        read_unlabelled(folder.schema, folder.classes, file)
+        read_new_data(folder.schema, file)
     with pytest.raises(UserError, match="has no array inputs and labels"):
-        read_labelled(folder.schema, folder.classes, file)
+        read_new_data(folder.schema, file, folder.classes)
 
 
 def test_a_schema_of_something_else_is_refused():
@@ -133,4 +133,4 @@ def test_a_schema_of_something_else_is_refused():
 
 def test_the_size_of_images_is_the_runs(tmp_path, folder):
     mine = load_data(DataSettings(str(tmp_path / "mine"), image_size=8))
-    assert read_unlabelled(mine.schema, mine.classes, tmp_path / "mine").inputs.shape == (14, 3, 8, 8)
+    assert read_new_data(mine.schema, tmp_path / "mine").inputs.shape == (14, 3, 8, 8)

@@ -1,7 +1,7 @@
 """The charts of a report, as SVG: lines, histogram, scatter and heat map; colours are CSS classes."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from karat.audit.report.svg import Scale, axes, element, frame, number, percent, picture, plain, ticks
+from karat.audit.report.svg import axes, element, frame, number, percent, picture, plain, ticks
 
 Values = npt.NDArray[np.float64]
 
@@ -155,11 +155,9 @@ def short(name: str, length: int = 12) -> str:
     return name if len(name) <= length else name[: length - 1] + "…"
 
 
-def series(
-    records: Sequence[dict[str, Any]], key: str, of: Callable[[float], float] = float
-) -> list[tuple[float, float | None]]:
+def series(records: Sequence[dict[str, Any]], key: str) -> list[tuple[float, float | None]]:
     """Return (epoch, value) of a figure in the metrics; None where a record lacks it."""
-    return [(float(record["epoch"]), of(record[key]) if _finite(record.get(key)) else None) for record in records]
+    return [(float(record["epoch"]), float(record[key]) if _finite(record.get(key)) else None) for record in records]
 
 
 def _path(points: Sequence[tuple[float, float | None]]) -> str:
@@ -176,6 +174,3 @@ def _path(points: Sequence[tuple[float, float | None]]) -> str:
 
 def _finite(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
-
-
-__all__ = ["Chart", "Line", "Scale", "bar", "heat_map", "histogram", "line_chart", "scatter", "series", "short"]

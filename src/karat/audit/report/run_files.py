@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from karat.audit.metrics import read_records
 from karat.audit.safe_csv import read_safe_csv
 from karat.errors import UserError
 
@@ -75,7 +76,7 @@ def read_run(folder: Path) -> RunFiles:
         folder,
         config=_read_yaml(folder / "config.yaml"),
         results=_read_json(folder / "results.json"),
-        metrics=_read_lines(folder / "metrics.jsonl"),
+        metrics=read_records(folder / "metrics.jsonl"),
         issues=_read_issues(folder / "label_issues.csv"),
         estimate=_read_json(folder / "noise_estimate.json"),
         noise=_read_json(folder / "noise.json"),
@@ -102,19 +103,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it from a copy, or delete it.") from error
     return values if isinstance(values, dict) else {}
-
-
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read JSON lines; a broken one is left out, as the rest still makes a curve."""
-    records = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and isinstance(record.get("epoch"), (int, float)):
-            records.append(record)
-    return records
 
 
 def _read_issues(path: Path) -> pd.DataFrame:

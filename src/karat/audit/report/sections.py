@@ -1,24 +1,20 @@
 """The drawings of a report, from the files of a run; None or an empty list where a run has no such thing."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from karat.audit.plots import COLOURS
 from karat.audit.report.charts import Chart, Line, heat_map, histogram, line_chart, scatter, series
 from karat.audit.report.run_files import RunFiles
 
 MATRIX_CLASSES = 20  # more do not fit: then the commonest confusions are listed
 SAMPLED = 1_500  # dots of the scatter: more hide each other
-_LOSSES = {  # names in the metrics -> names in the chart
-    "total": "total",
-    "supervised": "supervised",
-    "weighted": "weighted (ω)",
-    "relabelled": "relabelled (λ)",
-    "mixed_trusted": "mixed trusted",
-    "mixed_noisy": "mixed noisy",
-    "consistency": "consistency",
-}
+_NO_LOSS = re.compile("step|epoch|rate|seconds|.*(accuracy|top5|share|trust)")  # the other figures in the metrics
+_TOTAL = ("total", "loss")
+_LOSSES = {"loss": "total", "weighted": "weighted (ω)", "relabelled": "relabelled (λ)"}  # where words say more
 _COEFFICIENTS = {  # in the metrics -> name, colour, dashed
     "clean_label_trust": ("trust (λ) in right labels", 0, False),
     "mislabelled_label_trust": ("trust (λ) in wrong labels", 1, False),
@@ -137,10 +133,18 @@ def curves(run: RunFiles, others: Sequence[RunFiles] = ()) -> list[Chart]:
         accuracy = line_chart(
             "Test accuracy", [averaged, *beside, *rest], "accuracy", True, "" if others else overfitting
         )
-    terms = [key for key in _LOSSES if _has(run, key)]
-    losses = [Line(_LOSSES[key], series(run.metrics, key), n, key != "total") for n, key in enumerate(terms)]
-    loss = line_chart("Training loss", losses, "loss", shares=False)
+    loss = line_chart("Training loss", _losses(run), "loss", shares=False)
     return [chart for chart in (accuracy, loss) if chart is not None]
+
+
+def _losses(run: RunFiles) -> list[Line]:
+    """Return the terms of the loss, whatever the method calls them, the whole of it first."""
+    found = dict.fromkeys(key for record in run.metrics for key in record if not _NO_LOSS.fullmatch(key))
+    terms = sorted((key for key in found if _has(run, key)), key=lambda key: key not in _TOTAL)
+    return [
+        Line(_LOSSES.get(key, key.replace("_", " ")), series(run.metrics, key), n % len(COLOURS), key not in _TOTAL)
+        for n, key in enumerate(terms)
+    ]
 
 
 def _has(run: RunFiles, key: str) -> bool:

@@ -30,7 +30,7 @@ logger = logging.getLogger("karat")
 
 
 class NewData(NamedTuple):
-    """Inputs for the model, what the user calls each row, and the numbers of the labels in `classes`."""
+    """Inputs for the model, what the user calls each row, and the numbers of the labels where these were asked for."""
 
     inputs: Inputs
     names: tuple[str, ...]
@@ -38,35 +38,22 @@ class NewData(NamedTuple):
     skipped: tuple[Skipped, ...] = ()
 
 
-def read_unlabelled(
+def read_new_data(
     schema: Schema,
-    classes: Sequence[str],
     data: str | Path,
+    classes: Sequence[str] | None = None,
     *,
     path: Path | None = None,
     on_bad_image: str = "error",
 ) -> NewData:
     """Read rows to predict: a table, a folder of images (flat or not), an image, a Hugging Face dataset or an .npz.
 
-    `path` is the folder that paths in a table start from (None: that of the table). `labels` is None.
+    With the classes of a model they are rows to measure it on: each needs a label that it knows, and where the data
+    have a test part, only that is read. `path` is the folder that paths in a table start from (None: the table's own).
     """
-    found = _read(schema, str(data), path, on_bad_image, labelled=False)
-    return NewData(found.inputs, found.names, None, found.skipped)
-
-
-def read_labelled(
-    schema: Schema,
-    classes: Sequence[str],
-    data: str | Path,
-    *,
-    path: Path | None = None,
-    on_bad_image: str = "error",
-) -> NewData:
-    """Read rows to measure a model on; each needs a label that the model knows.
-
-    Where the data have a test part, only that is read.
-    """
-    found = _read(schema, str(data), path, on_bad_image, labelled=True)
+    found = _read(schema, str(data), path, on_bad_image, labelled=classes is not None)
+    if classes is None:
+        return NewData(found.inputs, found.names, None, found.skipped)
     numbers = {name: number for number, name in enumerate(classes)}
     unknown = sorted({label for label in found.labels if label not in numbers})
     if unknown:

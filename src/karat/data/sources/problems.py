@@ -47,7 +47,16 @@ def named(items: Sequence[object], count: int = NAMED) -> str:
     ('a, b', '0, 1 and 7 more')
     """
     rest = len(items) - count
-    return ", ".join(str(item) for item in items[:count]) + (f" and {rest} more" if rest > 0 else "")
+    return ", ".join(map(terminal_safe, items[:count])) + (f" and {rest} more" if rest > 0 else "")
+
+
+def terminal_safe(text: object) -> str:
+    r"""Return a user's text without characters that would steer a terminal or begin a line of their own.
+
+    >>> terminal_safe("new\nline\x1b[2J")
+    'new�line�[2J'
+    """
+    return "".join(character if character.isprintable() else "\ufffd" for character in str(text))
 
 
 def counted(count: int, what: str, verbs: str = "") -> str:
@@ -63,7 +72,7 @@ def counted(count: int, what: str, verbs: str = "") -> str:
 
 
 def _bad_images(images: Sequence[Skipped]) -> str:
-    lines = [f"       {image.name}: {image.reason}" for image in images[:SHOWN]]
+    lines = [f"       {terminal_safe(image.name)}: {image.reason}" for image in images[:SHOWN]]
     if len(images) > SHOWN:
         lines.append(f"       … and {len(images) - SHOWN:,} more")
     return "\n".join(

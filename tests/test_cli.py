@@ -352,11 +352,11 @@ def test_own_trusted_examples_are_the_ones_that_are_used(tmp_path, capsys):
 
 
 def test_demo_writes_what_it_promises(tmp_path, monkeypatch, capsys):
-    """The demo with one epoch: the same code, tables and files."""
+    """The demo with two epochs: the same code, tables and files."""
     import karat.demo
     from karat.config import TrainingSettings
 
-    monkeypatch.setattr(karat.demo, "TRAINING", TrainingSettings(epochs=1, device="cpu"))
+    monkeypatch.setattr(karat.demo, "TRAINING", TrainingSettings(epochs=2, device="cpu"))
     folder = tmp_path / "demo"
     assert main(["demo", "--run", str(folder)]) == 0
     output = capsys.readouterr().out

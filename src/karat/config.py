@@ -159,7 +159,7 @@ def unread_settings(config: Config) -> str | None:
     >>> print(unread_settings(Config(method="gce", algorithm=AlgorithmSettings(temperature=0.3))))
     Method gce does not read algorithm.temperature: its own settings are methods.gce; --method ieg reads these.
     """
-    if not hasattr(config.methods, config.method):
+    if not hasattr(config.methods, str(config.method)):  # no method at all is said later
         return None
     usual = asdict(AlgorithmSettings())
     changed = [f"algorithm.{name}" for name, value in asdict(config.algorithm).items() if value != usual[name]]

@@ -19,7 +19,7 @@ from karat.training.run import RunResult, task_of, train_run
 from karat.training.run_folder import check_folder
 
 NOISE = NoiseSettings(kind="uniform", rate=0.8)
-TRAINING = TrainingSettings(epochs=18)
+TRAINING = TrainingSettings(epochs=16)
 
 
 @dataclass(frozen=True)

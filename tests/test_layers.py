@@ -23,7 +23,8 @@ MAY_IMPORT = {
     "estimator": SMALL | {"algorithm", "config", "config_values", "data", "models", "training", "audit"},
     "demo": SMALL | {"config", "data", "training", "audit"},
     "parser": SMALL,
-    "cli": SMALL | {"config", "data", "training", "audit", "bench", "demo", "parser"},
+    "options": SMALL | {"config", "parser", "training"},
+    "cli": SMALL | {"config", "data", "training", "audit", "bench", "demo", "options"},
     "__main__": {"cli"},
     "__init__": {"estimator", "own_loop"},  # only when asked for
 }

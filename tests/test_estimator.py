@@ -239,6 +239,8 @@ def test_settings_reach_the_training():
     assert quick(epochs=2, settings={"training.steps": 30}).fit(X, given, trusted=mask).n_iter_ == 2
     with pytest.raises(UserError, match=r"training\.epochs is 0: write 1 or more"):
         quick(epochs=0).fit(X, given, trusted=mask)
+    with pytest.raises(UserError, match=r"training\.epochs is 2\.5: write a whole number"):
+        quick(epochs=2.5).fit(X, given, trusted=mask)
     with pytest.raises(UserError, match=r"Did you mean 'algorithm\.temperature'"):
         quick(settings={"algorithm.temprature": 1}).fit(X, given, trusted=mask)
     with pytest.raises(UserError, match="Unknown method 'iegg'"):

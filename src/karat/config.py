@@ -1,6 +1,7 @@
 """One tree of frozen dataclasses that says everything about a run; the command line is generated from it."""
 
 from dataclasses import asdict, dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,6 +69,8 @@ class TrainingSettings:
         lowest = {"epochs": 1, "steps": 1, "batch_size": 2, "trusted_batch_size": 2, "evaluate_every": 1}
         for name, low in {**lowest, "checkpoint_every": 1, "threads": 1}.items():
             value = getattr(self, name)
+            if value is not None and not isinstance(value, Integral):  # from Python: the command line has types
+                raise UserError(f"training.{name} is {value!r}: write a whole number.")
             if value is not None and value < low:
                 raise UserError(f"training.{name} is {value}: write {low} or more.")
         if self.threads is not None and self.threads > 1024:

@@ -37,6 +37,12 @@ def test_a_table_becomes_what_it_was_in_training(tmp_path, table):
     assert again.names[0] == "x"
 
 
+def test_a_table_without_labels_cannot_be_measured_on(tmp_path, table):
+    new = write_table(tmp_path / "new.csv", features().drop(columns="label"))
+    with pytest.raises(UserError, match=r"no column 'label'.*or use karat predict"):
+        read_new_data(table.schema, new, table.classes)
+
+
 def test_a_level_never_seen_is_none_and_a_rare_one_another(tmp_path):
     """51 levels: the 50 most frequent ones have an input each, the other one and new ones share the last."""
     levels = [f"l{number:02}" for number in range(50)] * 2 + ["rare"]

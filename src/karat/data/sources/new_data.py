@@ -109,6 +109,11 @@ def _rows(schema: Schema, data: str, path: Path | None, labelled: bool) -> Rows:
     if is_table(data):
         table = read_table(place)
         settings = _columns(schema, settings, table.columns)
+        if labelled and settings.label_column not in table.columns:
+            raise UserError(
+                f"{data} has no column '{settings.label_column}', where the labels of the training data stood: add it, "
+                "or use karat predict, which needs none."
+            )
         return rows_of_table(table, settings, place.parent, None if labelled else TEST, labelled)
     if place.is_dir() and is_hugging_face(place):
         if not schema.images:

@@ -90,6 +90,13 @@ def test_the_last_layer_becomes_the_label_models_head():
     torch.testing.assert_close(finished[0].weight, module[0].weight, rtol=0, atol=0)
 
 
+def test_a_head_takes_the_place_of_the_last_layer():
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, CLASSES))
+    inputs = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
+    weight, bias = torch.randn(CLASSES, 5), torch.randn(CLASSES)
+    torch.testing.assert_close(with_head(model, inputs, weight, bias)(inputs), model[:2](inputs) @ weight.T + bias)
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -97,12 +104,13 @@ def test_the_last_layer_becomes_the_label_models_head():
         nn.Sequential(nn.Linear(6, CLASSES), nn.Tanh()),  # goes on after its last linear layer
     ],
 )
-def test_any_network_takes_a_head(model):
-    inputs = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
-    size = 5 if len(model) == 3 else CLASSES
-    weight, bias = torch.randn(CLASSES, size), torch.randn(CLASSES)
-    features = model[:2](inputs)
-    torch.testing.assert_close(with_head(model, inputs, weight, bias)(inputs), features @ weight.T + bias)
+def test_a_network_without_such_a_layer_keeps_its_parts(model):
+    """So that its weights are loaded into the network of this name; the label model reads its logits."""
+    method = Karat(task(), SETTINGS)
+    model = model.double()
+    method.begin_epoch(SECOND_PASS, learner(model), SETTINGS, torch.Generator())
+    torch.testing.assert_close(method.finished(model).state_dict(), model.state_dict(), rtol=0, atol=0)
+    assert method.posterior.isfinite().all()
 
 
 @pytest.mark.parametrize(

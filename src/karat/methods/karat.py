@@ -157,30 +157,24 @@ def refit_due(progress: Progress, settings: KaratSettings) -> bool:
 
 
 def with_head(model: nn.Module, inputs: Tensor, weight: Tensor, bias: Tensor) -> nn.Module:
-    """Return a copy of the model with another last layer; it is put behind a model that has none of its own."""
+    """Return a copy of the model with another last layer; a model that has none to replace stays as it is."""
     copied = deepcopy(model)
     with evaluation_mode(copied):
-        found = _last_layer(copied, inputs)
-    if found is None:
-        head = nn.Linear(weight.shape[1], weight.shape[0]).to(weight)
-        copied = nn.Sequential(copied, head)
-    else:
-        head = found.head
-        if head.bias is None:
-            head.bias = nn.Parameter(head.weight.new_zeros(len(weight)), requires_grad=head.weight.requires_grad)
-    with torch.no_grad():
-        head.weight.copy_(weight)
-        head.bias.copy_(bias)
+        head = _last_layer(copied, inputs)
+    if head is not None:
+        with torch.no_grad():
+            head.head.weight.copy_(weight)
+            head.head.bias.copy_(bias)
     return copied
 
 
 def _last_layer(model: nn.Module, inputs: Tensor) -> Hidden | None:
-    """Return the last linear layer, None where the network goes on after it or has none."""
+    """Return the last linear layer; None where the network goes on after it, or it has no bias, or there is none."""
     try:
         found = hidden(model, inputs)
     except UserError:
         return None
-    return found if found.head_output is found.logits else None
+    return found if found.head_output is found.logits and found.head.bias is not None else None
 
 
 def _features(
@@ -188,7 +182,7 @@ def _features(
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Return the features of the un-augmented inputs at these rows, and the layer that makes logits of them.
 
-    The features of a network without a linear last layer are its logits, and the layer is the identity.
+    The features of a network without a last layer to replace are its logits, and the layer is the identity.
     """
     parts: list[Tensor] = []
     head: tuple[Tensor, Tensor] | None = None
@@ -199,9 +193,7 @@ def _features(
             if found is None:
                 parts.append(model(batch).float().cpu())
                 continue
-            layer = found.head
-            bias = layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
-            head = layer.weight.detach().float().cpu(), bias.detach().float().cpu()
+            head = found.head.weight.detach().float().cpu(), found.head.bias.detach().float().cpu()
             parts.append(found.features.float().cpu())
     features = torch.cat(parts)
     classes = features.shape[1]

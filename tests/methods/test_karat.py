@@ -1,4 +1,4 @@
-"""Karat: corrected warm-up, posteriors as targets, the label model's head at the end."""
+"""Karat: posteriors by what inputs look like, then by the network too; its judge's head at the end."""
 
 import pytest
 import torch
@@ -7,43 +7,37 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from karat.errors import UserError
+from karat.methods.judge import noise_posterior
 from karat.methods.karat import Karat, KaratSettings, with_head
-from karat.methods.label_model import noise_posterior
 from karat.methods.step import Progress
 
 SETTINGS = KaratSettings()
+FIRST_PASS = Progress(step=0, total_steps=9, steps_per_epoch=3)
 SECOND_PASS = Progress(step=3, total_steps=9, steps_per_epoch=3)
 
 
 def fitted():
-    """Return a method after its first fit, and the network whose features it read."""
+    """Return a method after its second fit, and the network whose features it read."""
     module = network()
     method = Karat(task(), SETTINGS)
+    method.begin_epoch(FIRST_PASS, learner(module), SETTINGS, torch.Generator())
     method.begin_epoch(SECOND_PASS, learner(module), SETTINGS, torch.Generator())
     return method, module
 
 
-def test_warm_up_descends_the_loss_corrected_by_the_first_guess():
-    """Both views are the inputs themselves here, and all pass the network in one batch."""
-    module, data = network(), batch()
-    matrix = (torch.full((CLASSES, CLASSES), 0.7 / CLASSES) + 0.3 * torch.eye(CLASSES)).double()
-
-    def loss(bare):
-        weak, strong, trusted = bare(torch.cat([data.noisy_inputs] * 2 + [data.trusted_inputs])).split([10, 10, 8])
-        corrected = [
-            -(z.softmax(dim=1) @ matrix)[torch.arange(10), data.given_labels].log().mean() for z in (weak, strong)
-        ]
-        return sum(corrected) + cross_entropy(trusted, data.trusted_labels)
-
-    expected = stepped(module, loss)
-    Karat(task(), SETTINGS).step(learner(module), data, SETTINGS, torch.Generator())
-    torch.testing.assert_close(module.state_dict(), expected)
-
-
-def test_the_first_pass_fits_nothing():
+def test_the_first_posteriors_come_before_the_network_has_learned_anything():
     method = Karat(task(), SETTINGS)
-    method.begin_epoch(Progress(0, 9, 3), learner(network()), SETTINGS, torch.Generator())
-    assert not method.fitted
+    method.begin_epoch(FIRST_PASS, None, SETTINGS, torch.Generator())
+    assert method.appearance_logits.shape == (COUNT, CLASSES)
+    expected = noise_posterior(method.probabilities, method.task.given_labels, method.transition)
+    torch.testing.assert_close(method.posterior, expected)
+
+
+def test_later_ones_listen_to_both_judges():
+    method, module = fitted()
+    by_both = method.judged(module).probabilities
+    method.appearance_logits = torch.zeros_like(method.appearance_logits)
+    assert not torch.allclose(method.judged(module).probabilities, by_both, atol=1e-3)
 
 
 def test_a_fit_gives_posteriors_by_bayes_rule():
@@ -108,14 +102,13 @@ def test_a_network_without_such_a_layer_keeps_its_parts(model):
     """So that its weights are loaded into the network of this name; the label model reads its logits."""
     method = Karat(task(), SETTINGS)
     model = model.double()
+    method.begin_epoch(FIRST_PASS, learner(model), SETTINGS, torch.Generator())
     method.begin_epoch(SECOND_PASS, learner(model), SETTINGS, torch.Generator())
     torch.testing.assert_close(method.finished(model).state_dict(), model.state_dict(), rtol=0, atol=0)
     assert method.posterior.isfinite().all()
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"warm_up": 1.0}, {"refits": 0}, {"temperature": 0.0}, {"mixup": -1.0}, {"start_diagonal": 1.0}]
-)
+@pytest.mark.parametrize("wrong", [{"refits": 0}, {"temperature": 0.0}, {"mixup": -1.0}])
 def test_settings_are_checked(wrong):
     with pytest.raises(UserError, match=f"methods.karat.{next(iter(wrong))} is"):
         KaratSettings(**wrong)

@@ -1,87 +1,58 @@
-"""The label model on features whose true classes and noise are known."""
+"""The label model: several judges, weighed by labels that they have not seen."""
 
 import pytest
 import torch
 
-from karat.methods.label_model import Evidence, fit_label_model, noise_posterior, start_transition
+from karat.methods.judge import Judge, noise_posterior, start_transition
+from karat.methods.label_model import fit_label_model
 
-CLASSES, FEATURES = 4, 6
-
-
-def evidence(noise, count=2000, trusted_per_class=5, spread=1.0, seed=0):
-    """Draw Gaussian classes, labels by the matrix `noise[true, given]`, and trusted examples; return also the truth."""
-    generator = torch.Generator().manual_seed(seed)
-    centres = 2 * torch.randn(CLASSES, FEATURES, generator=generator)
-    true = torch.arange(count) % CLASSES
-    trusted = torch.arange(CLASSES * trusted_per_class) % CLASSES
-    draw = lambda labels: centres[labels] + spread * torch.randn(len(labels), FEATURES, generator=generator)  # noqa: E731
-    given = torch.multinomial(noise[true], 1, generator=generator).squeeze(1)
-    return Evidence(draw(true), given, draw(trusted), trusted), true
+CLASSES, COUNT = 4, 4000
+NOISE = start_transition(CLASSES, 0.4)
 
 
-def shifted(rate):
-    """Return the matrix under which this share of each class is labelled as the next one."""
-    return (1 - rate) * torch.eye(CLASSES) + rate * torch.eye(CLASSES).roll(1, dims=1)
-
-
-@pytest.mark.parametrize(
-    "noise",
-    [torch.eye(CLASSES), start_transition(CLASSES, 0.6), start_transition(CLASSES, 0.2), shifted(0.4), shifted(0.8)],
-    ids=["clean", "40% uniform", "80% uniform", "40% shifted", "80% shifted"],
-)
-def test_finds_the_noise_and_the_classes(noise):
-    """2,000 labels in classes that hardly overlap: T is known to about 1/√500, the classes to a few percent.
-
-    With 80% shifted most labels of a class are wrong in the same way; five trusted examples of each tell.
-    """
-    data, true = evidence(noise)
-    found = fit_label_model(data, CLASSES, start_transition(CLASSES, 0.3), head=None)
-    assert (found.transition - noise).abs().max() < 0.07
-    assert (found.posterior.argmax(dim=1) == true).float().mean() > 0.95
-    assert ((data.noisy @ found.weight.T + found.bias).argmax(dim=1) == true).float().mean() > 0.95
-
-
-def test_probabilities_are_calibrated_where_classes_overlap():
-    """A judge without the labels that it judges is as sure as it is right, within the noise of 2,000 labels."""
-    data, true = evidence(start_transition(CLASSES, 0.3), spread=2.5)
-    found = fit_label_model(data, CLASSES, start_transition(CLASSES, 0.3), head=None)
-    sure, right = (
-        found.probabilities.max(dim=1).values.mean(),
-        (found.probabilities.argmax(dim=1) == true).float().mean(),
+def judged(spread, seed, sure=1.0):
+    """Return a judge that sees classes through so much noise, `sure` times as sure as it should be; and labels."""
+    true = torch.arange(COUNT) % CLASSES
+    given = torch.multinomial(NOISE[true], 1, generator=torch.Generator().manual_seed(9)).squeeze(1)
+    seen = torch.eye(CLASSES)[true] + spread * torch.randn(
+        COUNT, CLASSES, generator=torch.Generator().manual_seed(seed)
     )
-    assert right < 0.9
-    assert abs(sure - right) < 0.08
-    assert (found.posterior.argmax(dim=1) == true).float().mean() > right
+    return Judge(sure * seen / spread**2, None, start_transition(CLASSES), torch.empty(0), torch.empty(0)), given, true
 
 
-def test_an_example_is_judged_without_its_own_label():
-    """Features that name their example let a head that saw the label repeat it; one that did not cannot."""
-    generator = torch.Generator().manual_seed(1)
-    given = torch.randint(2, (60,), generator=generator)
-    data = Evidence(torch.eye(60), given, torch.randn(4, 60, generator=generator), torch.tensor([0, 1, 0, 1]))
-    found = fit_label_model(data, 2, start_transition(2, 0.5), head=(torch.zeros(2, 60), torch.zeros(2)))
-    repeated = found.probabilities.gather(1, given[:, None]).mean()
-    assert repeated < 0.6
+def test_two_judges_that_err_apart_are_better_than_either():
+    one, given, true = judged(0.6, seed=0)
+    other, _, _ = judged(0.6, seed=1)
+    right = [
+        (fit_label_model(judges, given, true[:0]).probabilities.argmax(dim=1) == true).float().mean()
+        for judges in ([one], [other], [one, other])
+    ]
+    assert right[2] > max(right[:2]) + 0.05
 
 
-def test_the_head_is_a_prior_where_labels_are_few():
-    """Twelve random labels say nothing against the network's own layer."""
-    data, true = evidence(torch.full((CLASSES, CLASSES), 1 / CLASSES), count=12)
-    centres = torch.stack([data.noisy[true == label].mean(dim=0) for label in range(CLASSES)])
-    head = 5 * centres, -2.5 * centres.square().sum(dim=1)
-    found = fit_label_model(data, CLASSES, start_transition(CLASSES, 0.3), head)
-    assert torch.equal(found.probabilities.argmax(dim=1), (data.noisy @ head[0].T + head[1]).argmax(dim=1))
+def test_a_judge_that_knows_nothing_is_not_heard():
+    good, given, true = judged(0.6, seed=0)
+    blind, _, _ = judged(30.0, seed=1, sure=900.0)
+    found = fit_label_model([good, blind], given, true[:0])
+    alone = (good.logits.argmax(dim=1) == true).float().mean()
+    assert found.temperatures[1] < found.temperatures[0] / 5
+    assert (found.probabilities.argmax(dim=1) == true).float().mean() > alone - 0.02
 
 
-def test_large_sets_are_judged_by_heads_of_a_part(monkeypatch):
-    """Heads may be fitted on fewer examples than there are; the others are judged all the same."""
-    monkeypatch.setattr("karat.methods.label_model.MOST_NUMBERS", 15 * CLASSES * 400)
-    data, true = evidence(start_transition(CLASSES, 0.5))
-    found = fit_label_model(data, CLASSES, start_transition(CLASSES, 0.3), head=None)
-    assert found.posterior.shape == (2000, CLASSES)
-    assert (found.posterior.argmax(dim=1) == true).float().mean() > 0.9
+@pytest.mark.parametrize("sure", [0.6, 1.0, 1.6])
+def test_a_temperature_makes_a_judge_as_sure_as_it_is_right(sure):
+    judge, given, true = judged(0.6, seed=0, sure=sure)
+    found = fit_label_model([judge], given, true[:0])
+    right = (found.probabilities.argmax(dim=1) == true).float().mean()
+    assert found.probabilities.max(dim=1).values.mean() == pytest.approx(right.item(), abs=0.04)
+    assert (found.transition - NOISE).abs().max() < 0.07
+    torch.testing.assert_close(found.posterior, noise_posterior(found.probabilities, given, found.transition))
 
 
-def test_posterior_of_an_impossible_label_is_finite():
-    posterior = noise_posterior(torch.tensor([[1.0, 0.0]]), torch.tensor([1]), torch.eye(2))
-    assert torch.isfinite(posterior).all()
+def test_trusted_labels_speak_where_given_ones_say_nothing():
+    """Labels at random leave a judge's temperature where it was; a hundred trusted labels that it gets wrong do not."""
+    judge, _, true = judged(0.6, seed=0, sure=2.5)
+    nothing = torch.randint(CLASSES, (COUNT,), generator=torch.Generator().manual_seed(2))
+    wrong = judge._replace(trusted_logits=judge.logits[:100])
+    assert fit_label_model([wrong], nothing, (true[:100] + 1) % CLASSES).temperatures < 0.5
+    assert fit_label_model([judge], nothing, true[:0]).temperatures == pytest.approx(1.0, abs=0.5)

@@ -63,7 +63,7 @@ class MethodSettings:
     """The settings of the methods that have some besides those of Algorithm 1.
 
     Attributes:
-        karat: posteriors from a label model on all labels.
+        karat: posteriors from a label model on all labels, by appearance and by the network.
         trusted_finetune: plain training, then the trusted examples.
         gce: generalised cross-entropy.
         bootstrap_soft: bootstrapping with predicted probabilities.

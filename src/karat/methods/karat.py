@@ -1,9 +1,9 @@
 """Karat: the network learns posteriors of the true class, which a label model reads off all labels at once.
 
-docs/method.md has the mathematics. The first pass over the examples, in which nothing is known yet, descends the loss
-corrected by a first guess at the noise. From then on, in turns: the label model (`label_model.py`) is fitted to the
-features of the averaged network, all given labels and the trusted ones; the network learns the posteriors it found,
-on weak and strong views mixed with trusted examples. In the end the label model's head becomes the last layer.
+docs/method.md has the mathematics. Before the first step a judge (`judge.py`) of what the inputs look like
+(`appearance.py`) gives the first posteriors. From then on, in turns: the network learns them, on weak and strong views
+mixed with trusted examples; a second judge is fitted to the features of the averaged network, and the label model
+(`label_model.py`) weighs both and gives new posteriors. In the end the second judge's head becomes the last layer.
 """
 
 import math
@@ -12,20 +12,21 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from karat.algorithm.network import evaluation_mode
 from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import cross_entropy, one_hot
 from karat.errors import UserError
+from karat.methods.appearance import appearance
 from karat.methods.features import Hidden, hidden
-from karat.methods.label_model import Evidence, LabelModel, fit_label_model, start_transition
-from karat.methods.method import Judgement, Method, Task
+from karat.methods.judge import Evidence, Judge, fit_judge, start_transition
+from karat.methods.label_model import LabelModel, fit_label_model
+from karat.methods.method import Judgement, Method, Phase, Task
 from karat.methods.mixing import mixed_with_others, sharpened
 from karat.methods.step import Batch, Learner, Progress, StepResult
-from karat.methods.transition import corrected_cross_entropy
 
+RATE = 2.0
 LEAST_MIXUP = 0.01  # of a Beta(a, a): below it nearly every factor is 0 or 1, and numpy's may be neither
 
 
@@ -34,44 +35,40 @@ class KaratSettings:
     """Choices of Karat.
 
     Attributes:
-        warm_up: share of the run, in whole passes and one at least, before the label model is fitted first.
-        refits: how often it is fitted over the run, at most once a pass.
+        refits: how often the label model is fitted over the run, at most once a pass.
         temperature: below 1 sharpens the posteriors that strong views learn.
         mixup: mixup factors are drawn from Beta(a, a) with a this many times the share of wrong labels that the label
             model found: right labels need no mixing; 0 mixes nothing.
-        start_diagonal: share of the labels that the first guess at the noise takes as kept.
     """
 
-    warm_up: float = 0.1
     refits: int = 30
     temperature: float = 0.5
     mixup: float = 1.0
-    start_diagonal: float = 0.3
 
     def __post_init__(self) -> None:
-        if not 0 <= self.warm_up < 1:
-            raise UserError(f"methods.karat.warm_up is {self.warm_up}: write a share of at least 0 and below 1.")
         if self.refits < 1:
             raise UserError(f"methods.karat.refits is {self.refits}: write 1 or more.")
         if not self.temperature > 0:
             raise UserError(f"methods.karat.temperature is {self.temperature}: write a number above 0.")
         if not self.mixup >= 0:
             raise UserError(f"methods.karat.mixup is {self.mixup}: write 0 or more.")
-        if not 0 < self.start_diagonal < 1:
-            raise UserError(f"methods.karat.start_diagonal is {self.start_diagonal}: write a number between 0 and 1.")
 
 
 class Karat(Method):
     """Alternate between a label model on all labels and a network that learns its posteriors."""
 
-    remembers = ("fitted", "transition", "probabilities", "posterior")
+    remembers = ("appearance_logits", "transition", "probabilities", "posterior")
 
     def __init__(self, task: Task, settings: KaratSettings) -> None:
         super().__init__(task, settings)
-        self.fitted = False
-        self.transition = start_transition(task.classes, settings.start_diagonal)
+        self.transition = start_transition(task.classes)
         self.probabilities = torch.full((len(task), task.classes), 1 / task.classes)
         self.posterior = self.probabilities.clone()
+        self.appearance_logits = torch.empty(0, task.classes)
+
+    def phases(self, settings: KaratSettings) -> tuple[Phase, ...]:
+        """Return the one phase, at twice the given rate: posteriors are softer and steadier than labels."""
+        return (Phase(1.0, rate=RATE),)
 
     def begin_epoch(
         self, progress: Progress, learner: Learner, settings: KaratSettings, generator: torch.Generator
@@ -79,20 +76,18 @@ class Karat(Method):
         """Fit the label model anew where it is due."""
         if not refit_due(progress, settings):
             return
-        model = self.task.averaged() if self.task.averaged else learner.network.module
-        found = self._label_model(model, self.fitted)
-        self.fitted, self.transition = True, found.transition.cpu()
-        self.probabilities, self.posterior = found.probabilities.cpu(), found.posterior.cpu()
+        if progress.epoch == 0:
+            found = self._by_appearance()
+        else:
+            found, _ = self._by_both(self.task.averaged() if self.task.averaged else learner.network.module)
+        self.transition, self.probabilities, self.posterior = found.transition, found.probabilities, found.posterior
 
     def step(self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator) -> StepResult:
-        """Descend the corrected loss, and once there are posteriors, their cross-entropy on mixed views."""
+        """Descend the cross-entropy to the posteriors on mixed views."""
         weak = learner.augmentation.weak(batch.noisy_inputs, generator)
         strong = learner.augmentation.strong(weak, generator)
         trusted = learner.augmentation.weak(batch.trusted_inputs, generator)
         inputs, sizes = torch.cat([weak, strong, trusted]), [len(weak), len(strong), len(trusted)]
-        if not self.fitted:
-            return self._warm_up_step(learner, batch, inputs, sizes)
-
         posterior = self.posterior[batch.rows].to(weak)
         verified = one_hot(batch.trusted_labels, learner.classes, like=posterior)
         targets = torch.cat([posterior, sharpened(posterior, settings.temperature), verified])
@@ -118,30 +113,32 @@ class Karat(Method):
         return 1 - self.posterior.gather(1, self.task.given_labels[:, None]).mean().item()
 
     def finished(self, model: nn.Module) -> nn.Module:
-        """Return the model with the label model's head as its last layer, fitted to its own features."""
-        found = self._label_model(model, self.fitted)
-        return with_head(model, self.task.trusted_inputs(torch.arange(1)), found.weight, found.bias)
+        """Return the model with its judge's head as the last layer, fitted to its own features."""
+        _, judge = self._by_both(model)
+        return with_head(model, self.task.trusted_inputs(torch.arange(1)), judge.weight, judge.bias)
 
     def judged(self, model: nn.Module) -> Judgement:
         """Return the label model's probabilities, each without the example's own label, and its noise matrix."""
-        found = self._label_model(model, fitted=True)
+        found, _ = self._by_both(model)
         return Judgement(found.probabilities, found.transition)
 
-    def _warm_up_step(self, learner: Learner, batch: Batch, inputs: Tensor, sizes: list[int]) -> StepResult:
-        weak, strong, trusted = learner.network(inputs).split(sizes)
-        corrected = [corrected_cross_entropy(z, batch.given_labels, self.transition).mean() for z in (weak, strong)]
-        trusted_loss = F.cross_entropy(trusted, batch.trusted_labels)
-        loss = corrected[0] + corrected[1] + trusted_loss
-        learner.update(loss)
-        found = {"loss": loss, "corrected": corrected[0], "trusted": trusted_loss}
-        return StepResult({name: value.detach() for name, value in found.items()}, weak.detach())
+    def _by_appearance(self) -> LabelModel:
+        """Fit the label model to what the inputs look like; remember that for all later fits."""
+        task = self.task
+        features = appearance(task.noisy_inputs, len(task))
+        noisy, trusted = features(task.noisy_inputs, len(task)), features(task.trusted_inputs, len(task.trusted_labels))
+        judge = fit_judge(Evidence(noisy, task.given_labels, trusted, task.trusted_labels), self.transition, head=None)
+        self.appearance_logits = judge.logits
+        return fit_label_model([judge], task.given_labels, task.trusted_labels)
 
-    def _label_model(self, model: nn.Module, fitted: bool) -> LabelModel:
+    def _by_both(self, model: nn.Module) -> tuple[LabelModel, Judge]:
+        """Fit the label model to the network's features and to appearance; return also the judge of the former."""
         task = self.task
         noisy, head = _features(model, task.noisy_inputs, torch.arange(len(task)))
         trusted, _ = _features(model, task.trusted_inputs, torch.arange(len(task.trusted_labels)))
-        evidence = Evidence(noisy, task.given_labels, trusted, task.trusted_labels)
-        return fit_label_model(evidence, task.classes, self.transition, head if fitted else None)
+        judge = fit_judge(Evidence(noisy, task.given_labels, trusted, task.trusted_labels), self.transition, head)
+        by_appearance = judge._replace(logits=self.appearance_logits)
+        return fit_label_model([judge, by_appearance], task.given_labels, task.trusted_labels), judge
 
 
 def refit_due(progress: Progress, settings: KaratSettings) -> bool:
@@ -149,11 +146,10 @@ def refit_due(progress: Progress, settings: KaratSettings) -> bool:
 
     >>> epochs = [Progress(step=10 * epoch, total_steps=200, steps_per_epoch=10) for epoch in range(20)]
     >>> [progress.epoch for progress in epochs if refit_due(progress, KaratSettings(refits=6))]
-    [2, 6, 10, 14, 18]
+    [0, 4, 8, 12, 16]
     """
     epochs = math.ceil(progress.total_steps / progress.steps_per_epoch)
-    first = max(1, round(settings.warm_up * epochs))
-    return progress.epoch >= first and (progress.epoch - first) % math.ceil(epochs / settings.refits) == 0
+    return progress.epoch % math.ceil(epochs / settings.refits) == 0
 
 
 def with_head(model: nn.Module, inputs: Tensor, weight: Tensor, bias: Tensor) -> nn.Module:

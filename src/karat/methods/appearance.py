@@ -1,0 +1,107 @@
+"""Features of the inputs that no label had a part in: what an example looks like before the first step.
+
+Images: responses of small filters, pooled over a coarse grid (Coates, Lee and Ng, AISTATS 2011). The filters are
+patches of the images themselves, whitened; nothing is trained. Vectors: their columns, standardised. Of either, the
+strongest principal directions. Nothing in them can have learned a wrong label by heart.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+DIRECTIONS = 256
+LENGTH = 8.0  # of an example's features, in the mean over the examples
+SAMPLE = 5_000  # examples from which filters and directions are found
+CHUNK = 32  # images at once: their responses should fit into a processor's cache
+FILTERS = 200
+GRID = 4
+LARGEST_SIDE = 32  # larger images are shrunk: patches of a few pixels of a photograph say nothing of what it shows
+CONTRAST = 0.1  # of the pixels' variance, added to that of a patch: flat patches are not blown up
+FLATTENING = 0.1  # of the patches' mean variance, added to the variance of each direction before whitening
+THRESHOLD = 0.5  # responses below it count as none
+TINY = 1e-8
+
+Describe = Callable[[Tensor], Tensor]
+
+
+def appearance(read: Callable[[Tensor], Tensor], count: int) -> Callable[[Callable[[Tensor], Tensor], int], Tensor]:
+    """Learn from `count` inputs, which `read` returns by their rows, how they differ; return what describes inputs."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randperm(count, generator=generator)[:SAMPLE].sort().values
+    sample = torch.cat([read(part).float() for part in rows.split(512)])
+    describe = _patch_responses(sample, generator) if sample.dim() == 4 else _standardised(sample.flatten(1))
+    described = torch.cat([describe(part) for part in sample.split(CHUNK)]).cpu()
+    mean = described.mean(dim=0)
+    directions = _principal_directions(described - mean)
+    length = ((described - mean) @ directions).square().sum(dim=1).mean().sqrt()
+    directions *= LENGTH / length.clamp(min=TINY)
+
+    def features(read: Callable[[Tensor], Tensor], count: int) -> Tensor:
+        parts = torch.arange(count).split(CHUNK)
+        return torch.cat([(describe(read(part).float()).cpu() - mean) @ directions for part in parts])
+
+    return features
+
+
+def _principal_directions(centred: Tensor) -> Tensor:
+    """Return the directions in which the examples differ most, as columns.
+
+    >>> _principal_directions(torch.tensor([[1.0, 2.0], [-1.0, -2.0]]))  # no more columns than wanted: all of them
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    if centred.shape[1] <= DIRECTIONS:
+        return torch.eye(centred.shape[1])
+    with torch.random.fork_rng(devices=[]):  # the decomposition draws from torch's own generator: not ours to move
+        torch.manual_seed(0)
+        return torch.svd_lowrank(centred, q=min(DIRECTIONS, len(centred)), niter=2)[2]
+
+
+def _standardised(sample: Tensor) -> Describe:
+    deviation, mean = torch.std_mean(sample, dim=0, correction=0)
+    deviation = torch.where(deviation > 0, deviation, 1.0)
+    return lambda inputs: (inputs.flatten(1) - mean) / deviation
+
+
+def _patch_responses(sample: Tensor, generator: torch.Generator) -> Describe:
+    sample = _shrunk(sample)
+    height, width = sample.shape[2:]
+    side = min(6 if min(height, width) > 20 else 4, height, width)
+    flat = CONTRAST * sample.var().item() + TINY
+
+    def patches(images: Tensor) -> Tensor:
+        found = F.unfold(images, side).transpose(1, 2)
+        variance, mean = torch.var_mean(found, dim=2, keepdim=True, correction=0)
+        return (found - mean) / (variance + flat).sqrt()
+
+    def drawn(highest: int, count: int) -> Tensor:
+        return torch.randint(highest, (count,), generator=generator).to(sample.device)
+
+    of_some = torch.cat([patches(part) for part in sample[drawn(len(sample), 2_000)].split(CHUNK)])
+    found = of_some[torch.arange(len(of_some)).repeat(10), drawn(of_some.shape[1], 10 * len(of_some))]
+    mean = found.mean(dim=0)
+    variances, axes = torch.linalg.eigh((found - mean).T @ (found - mean) / len(found))
+    whitening = axes * (variances.clamp(min=0) + FLATTENING * variances.mean() + TINY).rsqrt() @ axes.T
+    white = (found - mean) @ whitening
+    lengths = white.norm(dim=1)
+    filters = (F.normalize(white[lengths >= lengths.median() / 2][:FILTERS], dim=1) @ whitening).T
+    offset = mean @ filters
+    places = torch.eye(of_some.shape[1], device=sample.device).view(-1, 1, height - side + 1, width - side + 1)
+    pooling = F.adaptive_avg_pool2d(places, GRID).flatten(1).T.contiguous()  # this product is faster than the pooling
+
+    def describe(images: Tensor) -> Tensor:
+        found = patches(_shrunk(images))
+        response = (found.flatten(0, 1) @ filters).sub_(offset).unflatten(0, found.shape[:2])
+        above = pooling @ (response - THRESHOLD).relu_()
+        below = pooling @ response.neg_().sub_(THRESHOLD).relu_()
+        return torch.cat([above, below], dim=2).flatten(1)
+
+    return describe
+
+
+def _shrunk(images: Tensor) -> Tensor:
+    height, width = images.shape[2:]
+    ratio = min(1.0, LARGEST_SIDE / max(height, width))
+    return F.adaptive_avg_pool2d(images, (max(1, round(height * ratio)), max(1, round(width * ratio))))

@@ -1,0 +1,253 @@
+"""A judge of the noisy examples: linear heads on features, each example judged by a head that never saw its label.
+
+A head `p_i = softmax(τ·Wᵀ[h_i, 1])` on the features h and a noise matrix `T[true, given]` explain the labels:
+
+    max over W, T, τ of   Σ_i log Σ_c p_i(c)·T[c, given_i]  +  Σ_t log p_t(trusted_t)  −  s·‖W − W0‖²
+
+T and τ are those under which the labels that the heads have not seen are most likely, and each of several strengths s
+has a vote in proportion to that likelihood: nobody has to know the noise. On features of a trained network, which have
+seen the trusted labels, W0 is its last layer. On features that no label had a part in, W0 is fitted to the trusted
+labels alone, and trusted examples are judged without their label, too.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+FOLDS = 5
+STRENGTHS = (3.0, 30.0, 300.0)
+STRENGTHS_UNTRAINED = (1.0, 3.0, 10.0, 30.0, 100.0)
+ROUNDS = 4  # of heads, then T and τ
+MOST_NUMBERS = 30_000_000  # logits of all heads at once; where there would be more, heads are fitted on fewer examples
+SMOOTHING = 0.1  # labels that T has seen of every pair before the first real one
+
+
+class Evidence(NamedTuple):
+    """Features of the noisy and trusted examples and their labels, on one device."""
+
+    noisy: Tensor
+    given_labels: Tensor
+    trusted: Tensor
+    trusted_labels: Tensor
+
+
+class Judge(NamedTuple):
+    """What `fit_judge` found."""
+
+    logits: Tensor
+    """of the noisy examples, each without its own label"""
+    trusted_logits: Tensor | None
+    """of the trusted examples, each without its own label; None where all heads or the features have seen it"""
+    transition: Tensor
+    """T[true, given]"""
+    weight: Tensor
+    bias: Tensor
+
+
+class _Folds(NamedTuple):
+    """Which examples the heads learn from, and who judges whom."""
+
+    used: Tensor
+    of_noisy: Tensor  # the fold of each used example
+    of_trusted: Tensor  # FOLDS where every head learns from it
+
+    @property
+    def unseen(self) -> Tensor:
+        """Return which trusted examples a head has not seen."""
+        return self.of_trusted < FOLDS
+
+
+def noise_posterior(probabilities: Tensor, given_labels: Tensor, transition: Tensor) -> Tensor:
+    """Return `q(c) ∝ p(c)·T[c, given]`.
+
+    >>> noise_posterior(torch.tensor([[0.5, 0.5]]), torch.tensor([0]), torch.tensor([[0.9, 0.1], [0.3, 0.7]]))
+    tensor([[0.7500, 0.2500]])
+    """
+    joint = probabilities * transition.T[given_labels]
+    return joint / joint.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(joint.dtype).tiny)
+
+
+def start_transition(classes: int, diagonal: float = 0.3) -> Tensor:
+    """Return a first guess at T: so much of every class keeps its label, the rest is spread over all classes.
+
+    >>> start_transition(2, 0.5)
+    tensor([[0.7500, 0.2500],
+            [0.2500, 0.7500]])
+    """
+    return torch.full((classes, classes), (1 - diagonal) / classes) + diagonal * torch.eye(classes)
+
+
+def expected_transition(probabilities: Tensor, given: Tensor, transition: Tensor, rounds: int) -> Tensor:
+    """Take rounds of expectation-maximisation for T with p held still."""
+    for _ in range(rounds):
+        posterior = noise_posterior(probabilities, given, transition)
+        counts = torch.zeros_like(transition).index_add_(1, given, posterior.T) + SMOOTHING
+        transition = counts / counts.sum(dim=1, keepdim=True)
+    return transition
+
+
+def fit_judge(evidence: Evidence, transition: Tensor, head: tuple[Tensor, Tensor] | None) -> Judge:
+    """Fit heads, matrix and temperature; `head` is W0 as (weight, bias), None where the features know no label.
+
+    The search for T starts at `transition`; without a head, at what the trusted labels alone say from there.
+    """
+    classes = len(transition)
+    if head is None:
+        mean = torch.zeros_like(evidence.noisy[0])
+        deviation = torch.ones_like(mean)
+    else:
+        mean, deviation = evidence.noisy.mean(dim=0), evidence.noisy.std(dim=0) + 1e-4
+    noisy, trusted = ((part - mean) / deviation for part in (evidence.noisy, evidence.trusted))
+    noisy, trusted = (torch.cat([part, part.new_ones(len(part), 1)], dim=1) for part in (noisy, trusted))
+    scaled, transition = evidence._replace(noisy=noisy, trusted=trusted), transition.to(noisy)
+    strengths = torch.tensor(STRENGTHS if head else STRENGTHS_UNTRAINED).to(noisy)
+    folds = _deal(scaled, classes, len(strengths), unseen_trusted=head is None)
+    if head is None:
+        prior = torch.stack([_trusted_head(scaled, classes, folds.of_trusted != fold) for fold in range(FOLDS)], dim=1)
+        alone = (noisy @ prior.mean(dim=1)).softmax(dim=1)
+        transition = expected_transition(alone, evidence.given_labels, transition, rounds=50)
+    else:
+        weight, bias = head
+        prior = torch.cat([weight.T * deviation[:, None], (bias + weight @ mean)[None]])[:, None].repeat(1, FOLDS, 1)
+    found = _fitted(scaled, folds, prior, transition, strengths)
+    weight = found.weight[:, :-1] / deviation
+    return found._replace(weight=weight, bias=found.weight[:, -1] - weight @ mean)
+
+
+def _deal(evidence: Evidence, classes: int, strengths: int, unseen_trusted: bool) -> _Folds:
+    """Deal the noisy examples into folds, and the trusted ones, class by class, where each class has enough of them."""
+    labels, device = evidence.trusted_labels, evidence.noisy.device
+    shuffled = torch.randperm(len(evidence.noisy), generator=torch.Generator().manual_seed(0)).to(device)
+    used = shuffled[: max(FOLDS * classes, MOST_NUMBERS // (FOLDS * strengths * classes))]
+    of_trusted = torch.full_like(labels, FOLDS)
+    if unseen_trusted and labels.bincount(minlength=classes).min() >= FOLDS:
+        order = labels.argsort(stable=True)
+        of_trusted[order] = torch.arange(len(labels), device=device) % FOLDS
+    return _Folds(used, torch.arange(len(used), device=device) % FOLDS, of_trusted)
+
+
+class _Unseen(NamedTuple):
+    """Logits by heads that have not seen the label, [example, strength, class], and the labels."""
+
+    logits: Tensor
+    given: Tensor
+    trusted_logits: Tensor
+    trusted_labels: Tensor
+
+    def loss(self, temperatures: Tensor, matrices: Tensor) -> Tensor:
+        """Return how unlikely the labels are under each strength's temperature and matrix."""
+        noisy = _corrected(self.logits * temperatures[:, None], self.given, matrices).sum(dim=0)
+        log_p = (self.trusted_logits * temperatures[:, None]).log_softmax(dim=-1)
+        rows = torch.arange(len(self.trusted_labels), device=log_p.device)
+        return (noisy - log_p[rows, :, self.trusted_labels].sum(dim=0)) / len(self.given)
+
+
+def _fitted(evidence: Evidence, folds: _Folds, prior: Tensor, transition: Tensor, strengths: Tensor) -> Judge:
+    """Fit heads of all folds and strengths at once; strengths vote by how likely they make unseen labels."""
+    features, given = evidence.noisy[folds.used], evidence.given_labels[folds.used]
+    rows, of_trusted = torch.arange(len(given), device=prior.device), folds.of_trusted.clamp(max=FOLDS - 1)
+    trusted_rows = torch.arange(len(of_trusted), device=prior.device)
+    heads = prior[:, :, None].repeat(1, 1, len(strengths), 1)
+    matrices, temperatures = transition.repeat(len(strengths), 1, 1), prior.new_ones(len(strengths))
+    for _ in range(ROUNDS):
+        heads = _descend(heads, evidence, folds, prior, strengths, matrices)
+        logits = _at(features, heads)[rows, folds.of_noisy]
+        trusted_logits = _at(evidence.trusted, heads)[trusted_rows, of_trusted]
+        unseen = _Unseen(logits, given, trusted_logits[folds.unseen], evidence.trusted_labels[folds.unseen])
+        temperatures, matrices = _calibrate(unseen, temperatures, matrices)
+    votes = (-unseen.loss(temperatures, matrices) * len(given)).softmax(dim=0)
+    scales = (votes * temperatures)[:, None]
+    average = (heads.mean(dim=1) * scales).sum(dim=1)
+    all_logits = evidence.noisy @ average  # examples that no head learned from are judged by all heads together
+    all_logits[folds.used] = (logits * scales).sum(dim=1)
+    return Judge(
+        all_logits,
+        (trusted_logits * scales).sum(dim=1) if folds.unseen.all() else None,
+        (votes[:, None, None] * matrices).sum(dim=0),
+        average.T,
+        average[-1],
+    )
+
+
+def _at(features: Tensor, heads: Tensor) -> Tensor:
+    """Return logits[example, fold, strength, class]."""
+    return (features @ heads.flatten(1)).unflatten(1, heads.shape[1:])
+
+
+def _corrected(logits: Tensor, given: Tensor, matrices: Tensor) -> Tensor:
+    """Return −log Σ_c p(c)·T[c, given], for logits[..., strength, class] and one matrix a strength."""
+    reached = matrices.transpose(1, 2)[:, given].transpose(0, 1)  # [example, strength, class]
+    if logits.dim() == 4:
+        reached = reached[:, None]
+    tiny = torch.finfo(logits.dtype).tiny
+    return -(logits.softmax(dim=-1) * reached).sum(dim=-1).clamp(min=tiny).log()
+
+
+def _descend(
+    heads: Tensor, evidence: Evidence, folds: _Folds, prior: Tensor, strengths: Tensor, matrices: Tensor
+) -> Tensor:
+    """Take some steps of L-BFGS with all heads."""
+    features, given = evidence.noisy[folds.used], evidence.given_labels[folds.used]
+    numbers = torch.arange(FOLDS, device=heads.device)
+    outside, trusted_outside = (fold[:, None] != numbers for fold in (folds.of_noisy, folds.of_trusted))
+    targets = F.one_hot(evidence.trusted_labels, prior.shape[2]).to(prior)[:, None] * trusted_outside[:, :, None]
+    heads = heads.detach().clone().requires_grad_()
+    optimizer = torch.optim.LBFGS([heads], max_iter=10, line_search_fn="strong_wolfe")
+
+    def objective() -> Tensor:
+        optimizer.zero_grad()
+        noisy = (_corrected(_at(features, heads), given, matrices) * outside[:, :, None]).sum()
+        trusted = -(_at(evidence.trusted, heads).log_softmax(dim=-1) * targets[:, :, None]).sum()
+        moved = (heads - prior[:, :, None])[:-1].square().sum(dim=(0, 1, 3))
+        loss = (noisy + trusted + (moved * strengths).sum()) / len(given)
+        loss.backward()
+        return loss
+
+    optimizer.step(objective)
+    return heads.detach()
+
+
+def _calibrate(unseen: _Unseen, temperatures: Tensor, matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """Fit temperature and matrix of each strength to labels that its heads have not seen, in turns."""
+    for _ in range(3):
+        temperatures = _descend_temperatures(unseen, temperatures, matrices)
+        probabilities = (unseen.logits * temperatures[:, None]).softmax(dim=-1)
+        matrices = torch.stack(
+            [
+                expected_transition(probabilities[:, place], unseen.given, matrix, rounds=5)
+                for place, matrix in enumerate(matrices)
+            ]
+        )
+    return temperatures, matrices
+
+
+def _descend_temperatures(unseen: _Unseen, temperatures: Tensor, matrices: Tensor) -> Tensor:
+    scale = temperatures.log().requires_grad_()
+    optimizer = torch.optim.LBFGS([scale], max_iter=5, line_search_fn="strong_wolfe")
+
+    def objective() -> Tensor:
+        optimizer.zero_grad()
+        loss = unseen.loss(scale.exp(), matrices).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(objective)
+    return scale.detach().clamp(-2, 2).exp()
+
+
+def _trusted_head(evidence: Evidence, classes: int, used: Tensor) -> Tensor:
+    """Fit a head to these trusted labels alone, held at 0 by one unit of strength."""
+    features, labels = evidence.trusted[used], evidence.trusted_labels[used]
+    head = features.new_zeros(features.shape[1], classes, requires_grad=True)
+    optimizer = torch.optim.LBFGS([head], max_iter=50, line_search_fn="strong_wolfe")
+
+    def objective() -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(features @ head, labels, reduction="sum") + head[:-1].square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(objective)
+    return head.detach()

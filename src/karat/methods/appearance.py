@@ -30,7 +30,7 @@ def appearance(read: Callable[[Tensor], Tensor], count: int) -> Callable[[Callab
     """Learn from `count` inputs, which `read` returns by their rows, how they differ; return what describes inputs."""
     generator = torch.Generator().manual_seed(0)
     rows = torch.randperm(count, generator=generator)[:SAMPLE].sort().values
-    sample = torch.cat([read(part).float() for part in rows.split(512)])
+    sample = torch.cat([_shrunk(read(part).float()) for part in rows.split(CHUNK)])
     describe = _patch_responses(sample, generator) if sample.dim() == 4 else _standardised(sample.flatten(1))
     described = torch.cat([describe(part) for part in sample.split(CHUNK)]).cpu()
     mean = described.mean(dim=0)
@@ -66,7 +66,6 @@ def _standardised(sample: Tensor) -> Describe:
 
 
 def _patch_responses(sample: Tensor, generator: torch.Generator) -> Describe:
-    sample = _shrunk(sample)
     height, width = sample.shape[2:]
     side = min(6 if min(height, width) > 20 else 4, height, width)
     flat = CONTRAST * sample.var().item() + TINY
@@ -101,7 +100,14 @@ def _patch_responses(sample: Tensor, generator: torch.Generator) -> Describe:
     return describe
 
 
-def _shrunk(images: Tensor) -> Tensor:
-    height, width = images.shape[2:]
-    ratio = min(1.0, LARGEST_SIDE / max(height, width))
-    return F.adaptive_avg_pool2d(images, (max(1, round(height * ratio)), max(1, round(width * ratio))))
+def _shrunk(inputs: Tensor) -> Tensor:
+    """Return large images smaller, and all other inputs as they are.
+
+    >>> _shrunk(torch.zeros(5, 3, 224, 160)).shape, _shrunk(torch.zeros(5, 13)).shape
+    (torch.Size([5, 3, 32, 23]), torch.Size([5, 13]))
+    """
+    if inputs.dim() != 4 or max(inputs.shape[2:]) <= LARGEST_SIDE:
+        return inputs
+    height, width = inputs.shape[2:]
+    ratio = LARGEST_SIDE / max(height, width)
+    return F.adaptive_avg_pool2d(inputs, (max(1, round(height * ratio)), max(1, round(width * ratio))))

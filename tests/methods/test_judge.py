@@ -66,11 +66,21 @@ def test_trusted_examples_are_judged_without_their_label_where_nothing_has_seen_
     assert fit_judge(data, start_transition(2), (torch.zeros(2, 20), torch.zeros(2))).trusted_logits is None
 
 
-def test_where_a_class_has_few_trusted_examples_every_head_learns_from_all():
-    data, true = evidence(start_transition(CLASSES, 0.6), trusted_per_class=1)
+@pytest.mark.parametrize("noise", [start_transition(CLASSES, 0.6), shifted(0.8)], ids=["40% uniform", "80% shifted"])
+def test_where_a_class_has_few_trusted_examples_every_head_learns_from_all(noise):
+    data, true = evidence(noise, trusted_per_class=1)
     found = fit_judge(data, start_transition(CLASSES), head=None)
     assert found.trusted_logits is None
     assert (found.logits.argmax(dim=1) == true).float().mean() > 0.95
+
+
+def test_one_trusted_example_that_looks_like_another_class_does_not_swap_them():
+    """Given labels, 40% of them drawn at random, tell the classes apart where a trusted example misleads."""
+    data, true = evidence(start_transition(CLASSES, 0.6), trusted_per_class=1)
+    misleading = data.trusted.clone()
+    misleading[0] = 0.4 * data.trusted[0] + 0.6 * data.trusted[1]
+    found = fit_judge(data._replace(trusted=misleading), start_transition(CLASSES), head=None)
+    assert (found.logits.argmax(dim=1) == true).float().mean() > 0.9
 
 
 def test_an_example_is_judged_without_its_own_label():

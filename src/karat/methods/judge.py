@@ -22,6 +22,7 @@ STRENGTHS_UNTRAINED = (1.0, 3.0, 10.0, 30.0, 100.0)
 ROUNDS = 4  # of heads, then T and τ
 MOST_NUMBERS = 30_000_000  # logits of all heads at once; where there would be more, heads are fitted on fewer examples
 SMOOTHING = 0.1  # labels that T has seen of every pair before the first real one
+DOUBT = 10.0  # log-likelihood by which a T from too few trusted examples must be better than one from an even start
 
 
 class Evidence(NamedTuple):
@@ -91,7 +92,8 @@ def expected_transition(probabilities: Tensor, given: Tensor, transition: Tensor
 def fit_judge(evidence: Evidence, transition: Tensor, head: tuple[Tensor, Tensor] | None) -> Judge:
     """Fit heads, matrix and temperature; `head` is W0 as (weight, bias), None where the features know no label.
 
-    The search for T starts at `transition`; without a head, at what the trusted labels alone say from there.
+    The search for T starts at `transition`; without a head, at what the trusted labels alone say from there. Fewer than
+    five of a class may say it wrongly: then it starts at both.
     """
     classes = len(transition)
     if head is None:
@@ -107,11 +109,13 @@ def fit_judge(evidence: Evidence, transition: Tensor, head: tuple[Tensor, Tensor
     if head is None:
         prior = torch.stack([_trusted_head(scaled, classes, folds.of_trusted != fold) for fold in range(FOLDS)], dim=1)
         alone = (noisy @ prior.mean(dim=1)).softmax(dim=1)
-        transition = expected_transition(alone, evidence.given_labels, transition, rounds=50)
+        by_trusted = expected_transition(alone, evidence.given_labels, transition, rounds=50)
+        starts = torch.stack([by_trusted] if folds.unseen.all() else [by_trusted, transition])
     else:
         weight, bias = head
         prior = torch.cat([weight.T * deviation[:, None], (bias + weight @ mean)[None]])[:, None].repeat(1, FOLDS, 1)
-    found = _fitted(scaled, folds, prior, transition, strengths)
+        starts = transition[None]
+    found = _fitted(scaled, folds, prior, starts, strengths)
     weight = found.weight[:, :-1] / deviation
     return found._replace(weight=weight, bias=found.weight[:, -1] - weight @ mean)
 
@@ -144,20 +148,25 @@ class _Unseen(NamedTuple):
         return (noisy - log_p[rows, :, self.trusted_labels].sum(dim=0)) / len(self.given)
 
 
-def _fitted(evidence: Evidence, folds: _Folds, prior: Tensor, transition: Tensor, strengths: Tensor) -> Judge:
-    """Fit heads of all folds and strengths at once; strengths vote by how likely they make unseen labels."""
+def _fitted(evidence: Evidence, folds: _Folds, prior: Tensor, starts: Tensor, strengths: Tensor) -> Judge:
+    """Fit heads of all folds, starts and strengths at once; they vote by how likely they make unseen labels."""
     features, given = evidence.noisy[folds.used], evidence.given_labels[folds.used]
     rows, of_trusted = torch.arange(len(given), device=prior.device), folds.of_trusted.clamp(max=FOLDS - 1)
     trusted_rows = torch.arange(len(of_trusted), device=prior.device)
-    heads = prior[:, :, None].repeat(1, 1, len(strengths), 1)
-    matrices, temperatures = transition.repeat(len(strengths), 1, 1), prior.new_ones(len(strengths))
+    matrices = starts.repeat_interleave(len(strengths), dim=0)
+    doubt = DOUBT * (torch.arange(len(matrices), device=prior.device) < len(strengths)) * (len(starts) - 1)
+    strengths = strengths.repeat(len(starts))
+    heads, temperatures = prior[:, :, None].repeat(1, 1, len(strengths), 1), prior.new_ones(len(strengths))
     for _ in range(ROUNDS):
         heads = _descend(heads, evidence, folds, prior, strengths, matrices)
         logits = _at(features, heads)[rows, folds.of_noisy]
         trusted_logits = _at(evidence.trusted, heads)[trusted_rows, of_trusted]
         unseen = _Unseen(logits, given, trusted_logits[folds.unseen], evidence.trusted_labels[folds.unseen])
         temperatures, matrices = _calibrate(unseen, temperatures, matrices)
-    votes = (-unseen.loss(temperatures, matrices) * len(given)).softmax(dim=0)
+    losses = unseen.loss(temperatures, matrices) * len(given) + doubt
+    if len(starts) > 1:  # trusted labels that all heads have seen still tell a start that swaps classes
+        losses = losses + _trusted_loss(evidence, heads).sum(dim=(0, 1)) / FOLDS
+    votes = (-losses).softmax(dim=0)
     scales = (votes * temperatures)[:, None]
     average = (heads.mean(dim=1) * scales).sum(dim=1)
     all_logits = evidence.noisy @ average  # examples that no head learned from are judged by all heads together
@@ -185,6 +194,12 @@ def _corrected(logits: Tensor, given: Tensor, matrices: Tensor) -> Tensor:
     return -(logits.softmax(dim=-1) * reached).sum(dim=-1).clamp(min=tiny).log()
 
 
+def _trusted_loss(evidence: Evidence, heads: Tensor) -> Tensor:
+    """Return −log p(trusted)[example, fold, strength]."""
+    log_p = _at(evidence.trusted, heads).log_softmax(dim=-1)
+    return -log_p.gather(3, evidence.trusted_labels.view(-1, 1, 1, 1).expand(*log_p.shape[:3], 1)).squeeze(3)
+
+
 def _descend(
     heads: Tensor, evidence: Evidence, folds: _Folds, prior: Tensor, strengths: Tensor, matrices: Tensor
 ) -> Tensor:
@@ -192,14 +207,13 @@ def _descend(
     features, given = evidence.noisy[folds.used], evidence.given_labels[folds.used]
     numbers = torch.arange(FOLDS, device=heads.device)
     outside, trusted_outside = (fold[:, None] != numbers for fold in (folds.of_noisy, folds.of_trusted))
-    targets = F.one_hot(evidence.trusted_labels, prior.shape[2]).to(prior)[:, None] * trusted_outside[:, :, None]
     heads = heads.detach().clone().requires_grad_()
     optimizer = torch.optim.LBFGS([heads], max_iter=10, line_search_fn="strong_wolfe")
 
     def objective() -> Tensor:
         optimizer.zero_grad()
         noisy = (_corrected(_at(features, heads), given, matrices) * outside[:, :, None]).sum()
-        trusted = -(_at(evidence.trusted, heads).log_softmax(dim=-1) * targets[:, :, None]).sum()
+        trusted = (_trusted_loss(evidence, heads) * trusted_outside[:, :, None]).sum()
         moved = (heads - prior[:, :, None])[:-1].square().sum(dim=(0, 1, 3))
         loss = (noisy + trusted + (moved * strengths).sum()) / len(given)
         loss.backward()

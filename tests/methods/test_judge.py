@@ -74,11 +74,11 @@ def test_where_a_class_has_few_trusted_examples_every_head_learns_from_all(noise
     assert (found.logits.argmax(dim=1) == true).float().mean() > 0.95
 
 
-def test_one_trusted_example_that_looks_like_another_class_does_not_swap_them():
-    """Given labels, 40% of them drawn at random, tell the classes apart where a trusted example misleads."""
+def test_trusted_examples_that_look_like_each_others_class_do_not_swap_them():
+    """Given labels, 40% of them drawn at random, tell the classes apart where one trusted example of each misleads."""
     data, true = evidence(start_transition(CLASSES, 0.6), trusted_per_class=1)
-    misleading = data.trusted.clone()
-    misleading[0] = 0.4 * data.trusted[0] + 0.6 * data.trusted[1]
+    first, second, *_ = data.trusted
+    misleading = torch.stack([0.4 * first + 0.6 * second, 0.6 * first + 0.4 * second, *data.trusted[2:]])
     found = fit_judge(data._replace(trusted=misleading), start_transition(CLASSES), head=None)
     assert (found.logits.argmax(dim=1) == true).float().mean() > 0.9
 

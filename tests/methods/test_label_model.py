@@ -44,7 +44,7 @@ def test_a_temperature_makes_a_judge_as_sure_as_it_is_right(sure):
     judge, given, true = judged(0.6, seed=0, sure=sure)
     found = fit_label_model([judge], given, true[:0])
     right = (found.probabilities.argmax(dim=1) == true).float().mean()
-    assert found.probabilities.max(dim=1).values.mean() == pytest.approx(right.item(), abs=0.04)
+    assert found.probabilities.max(dim=1).values.mean() == pytest.approx(right.item(), abs=0.06)
     assert (found.transition - NOISE).abs().max() < 0.07
     torch.testing.assert_close(found.posterior, noise_posterior(found.probabilities, given, found.transition))
 

@@ -150,7 +150,8 @@ class _Unseen(NamedTuple):
 
 def _fitted(evidence: Evidence, folds: _Folds, prior: Tensor, starts: Tensor, strengths: Tensor) -> Judge:
     """Fit heads of all folds, starts and strengths at once; they vote by how likely they make unseen labels."""
-    features, given = evidence.noisy[folds.used], evidence.given_labels[folds.used]
+    used = evidence._replace(noisy=evidence.noisy[folds.used], given_labels=evidence.given_labels[folds.used])
+    given = used.given_labels
     rows, of_trusted = torch.arange(len(given), device=prior.device), folds.of_trusted.clamp(max=FOLDS - 1)
     trusted_rows = torch.arange(len(of_trusted), device=prior.device)
     matrices = starts.repeat_interleave(len(strengths), dim=0)
@@ -158,8 +159,8 @@ def _fitted(evidence: Evidence, folds: _Folds, prior: Tensor, starts: Tensor, st
     strengths = strengths.repeat(len(starts))
     heads, temperatures = prior[:, :, None].repeat(1, 1, len(strengths), 1), prior.new_ones(len(strengths))
     for _ in range(ROUNDS):
-        heads = _descend(heads, evidence, folds, prior, strengths, matrices)
-        logits = _at(features, heads)[rows, folds.of_noisy]
+        heads = _descend(heads, used, folds, prior, strengths, matrices)
+        logits = _at(used.noisy, heads)[rows, folds.of_noisy]
         trusted_logits = _at(evidence.trusted, heads)[trusted_rows, of_trusted]
         unseen = _Unseen(logits, given, trusted_logits[folds.unseen], evidence.trusted_labels[folds.unseen])
         temperatures, matrices = _calibrate(unseen, temperatures, matrices)
@@ -203,8 +204,8 @@ def _trusted_loss(evidence: Evidence, heads: Tensor) -> Tensor:
 def _descend(
     heads: Tensor, evidence: Evidence, folds: _Folds, prior: Tensor, strengths: Tensor, matrices: Tensor
 ) -> Tensor:
-    """Take some steps of L-BFGS with all heads."""
-    features, given = evidence.noisy[folds.used], evidence.given_labels[folds.used]
+    """Take some steps of L-BFGS with all heads; the noisy examples of the evidence are those that the heads use."""
+    given = evidence.given_labels
     numbers = torch.arange(FOLDS, device=heads.device)
     outside, trusted_outside = (fold[:, None] != numbers for fold in (folds.of_noisy, folds.of_trusted))
     heads = heads.detach().clone().requires_grad_()
@@ -212,7 +213,7 @@ def _descend(
 
     def objective() -> Tensor:
         optimizer.zero_grad()
-        noisy = (_corrected(_at(features, heads), given, matrices) * outside[:, :, None]).sum()
+        noisy = (_corrected(_at(evidence.noisy, heads), given, matrices) * outside[:, :, None]).sum()
         trusted = (_trusted_loss(evidence, heads) * trusted_outside[:, :, None]).sum()
         moved = (heads - prior[:, :, None])[:-1].square().sum(dim=(0, 1, 3))
         loss = (noisy + trusted + (moved * strengths).sum()) / len(given)

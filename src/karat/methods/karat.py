@@ -57,13 +57,14 @@ class KaratSettings:
 class Karat(Method):
     """Alternate between a label model on all labels and a network that learns its posteriors."""
 
-    remembers = ("appearance_logits", "transition", "probabilities", "posterior")
+    remembers = ("appearance_logits", "transition", "probabilities", "posterior", "noise_rate")
 
     def __init__(self, task: Task, settings: KaratSettings) -> None:
         super().__init__(task, settings)
         self.transition = start_transition(task.classes)
         self.probabilities = torch.full((len(task), task.classes), 1 / task.classes)
         self.posterior = self.probabilities.clone()
+        self.noise_rate = 0.0  # the share of wrong labels that the label model found
         self.appearance_logits = torch.empty(0, task.classes)
 
     def phases(self, settings: KaratSettings) -> tuple[Phase, ...]:
@@ -81,6 +82,7 @@ class Karat(Method):
         else:
             found, _ = self._by_both(self.task.averaged() if self.task.averaged else learner.network.module)
         self.transition, self.probabilities, self.posterior = found.transition, found.probabilities, found.posterior
+        self.noise_rate = 1 - found.posterior.gather(1, self.task.given_labels[:, None]).mean().item()
 
     def step(self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator) -> StepResult:
         """Descend the cross-entropy to the posteriors on mixed views."""
@@ -106,11 +108,6 @@ class Karat(Method):
             label_trust=posterior.gather(1, batch.given_labels[:, None]).squeeze(1),
             pseudo_labels=posterior,
         )
-
-    @property
-    def noise_rate(self) -> float:
-        """Return the share of wrong labels that the label model found."""
-        return 1 - self.posterior.gather(1, self.task.given_labels[:, None]).mean().item()
 
     def finished(self, model: nn.Module) -> nn.Module:
         """Return the model with its judge's head as the last layer, fitted to its own features."""

@@ -157,3 +157,11 @@ def test_a_batch_is_never_larger_than_the_noisy_set():
     trainer = trained(config(training=TrainingSettings(steps=2, batch_size=10_000, device="cpu")))
     assert trainer.batch_size == len(trainer.task.noisy)
     assert trainer.steps_per_epoch == 1
+
+
+def test_equal_weights_are_finished_once():
+    """With the cosine schedule the selected weights are the averaged ones after the last step."""
+    trainer = trained(config("karat"))
+    models = trainer.models()
+    assert models["selected"] is models["averaged"]
+    assert models["raw"] is not models["averaged"]

@@ -184,7 +184,8 @@ def _accuracies(models: Mapping[str, nn.Module], task: NoisyTask) -> dict[str, A
     test = task.dataset.test
     if not len(test):
         return {}
-    return {name: evaluate(model, test.inputs, test.labels) for name, model in models.items()}
+    measured = {model: evaluate(model, test.inputs, test.labels) for model in dict.fromkeys(models.values())}
+    return {name: measured[model] for name, model in models.items()}
 
 
 def _first_shown(figures: Mapping[str, float]) -> dict[str, float]:

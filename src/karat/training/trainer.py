@@ -159,7 +159,8 @@ class Trainer:
     def models(self, *names: str) -> dict[str, nn.Module]:
         """Return the models of the run by name, each as the method finishes it; only those that are chosen yet.
 
-        `names` are those wanted, all if there are none: to finish one may take as long as an epoch.
+        `names` are those wanted, all if there are none: to finish one may take as long as an epoch. Two with the same
+        weights, as the selected and the averaged ones have with most schedules, are one model.
         """
         models = {"averaged": self.average.module, "raw": self.model}
         if self.steps_done > self.selected_step:
@@ -169,7 +170,11 @@ class Trainer:
         models = {name: model for name, model in models.items() if not names or name in names}
         if not self.finished:
             return models
-        return {name: self.method.finished(model) for name, model in models.items()}
+        finished: dict[str, nn.Module] = {}
+        for name, model in models.items():
+            twin = next((other for other in finished if _same_weights(models[other], model)), None)
+            finished[name] = self.method.finished(model) if twin is None else finished[twin]
+        return finished
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the next steps depend on."""
@@ -242,3 +247,8 @@ class Trainer:
 
 def _generator(seeds: torch.Generator) -> torch.Generator:
     return torch.Generator().manual_seed(int(torch.randint(2**62, (), generator=seeds)))
+
+
+def _same_weights(one: nn.Module, other: nn.Module) -> bool:
+    values = other.state_dict()
+    return all(torch.equal(value, values[name]) for name, value in one.state_dict().items())

@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from karat.methods.appearance import DIRECTIONS, LENGTH, appearance
+from karat.methods.appearance import DIRECTIONS, LENGTH, appearance, of_length
 
 
-def described(inputs):
-    return appearance(lambda rows: inputs[rows], len(inputs))(lambda rows: inputs[rows], len(inputs))
+def described(inputs, mirrored=False):
+    read = lambda rows: inputs[rows]  # noqa: E731
+    return of_length(appearance(read, len(inputs), mirrored)(read, len(inputs)))
 
 
 def stripes(count, size, channels=1):
@@ -41,6 +42,15 @@ def test_features_have_one_length_whatever_the_scale_of_the_inputs():
     features = described(images)
     assert features.square().sum(dim=1).mean().sqrt() == pytest.approx(LENGTH, rel=1e-3)
     torch.testing.assert_close(described(200 * images + 30), features, rtol=1e-2, atol=1e-2)
+
+
+def test_an_image_and_its_mirror_image_look_the_same_where_that_is_said():
+    images, _ = stripes(100, 12)
+    both = torch.cat([images, images.flip(3)])
+    first, second = described(both, mirrored=True).chunk(2)
+    torch.testing.assert_close(first, second, rtol=1e-3, atol=1e-3)
+    first, second = described(both).chunk(2)
+    assert (first - second).abs().max() > 1
 
 
 def test_columns_of_a_table_are_standardised():

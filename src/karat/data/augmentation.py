@@ -50,6 +50,10 @@ class AugmentationSettings:
         if self.feature_noise < 0:
             raise UserError(f"augmentation.feature_noise is {self.feature_noise}: write 0 or more.")
 
+    def mirrors(self, by_dataset: bool) -> bool:
+        """Return whether images are mirrored, where the dataset says whether that changes what they mean."""
+        return by_dataset if self.flip is None else self.flip
+
 
 class ImageAugmentation:
     """Random views of image batches."""
@@ -120,8 +124,7 @@ def make_augmentation(
     """Return the augmentation for images `(channels, height, width)` or vectors `(features,)`."""
     if len(shape) == 3:
         channels, height, width = shape
-        flip = flip if settings.flip is None else settings.flip
-        return ImageAugmentation((channels, height, width), flip, settings)
+        return ImageAugmentation((channels, height, width), settings.mirrors(flip), settings)
     return VectorAugmentation(settings)
 
 

@@ -26,23 +26,44 @@ TINY = 1e-8
 Describe = Callable[[Tensor], Tensor]
 
 
-def appearance(read: Callable[[Tensor], Tensor], count: int) -> Callable[[Callable[[Tensor], Tensor], int], Tensor]:
-    """Learn from `count` inputs, which `read` returns by their rows, how they differ; return what describes inputs."""
+Read = Callable[[Tensor], Tensor]
+
+
+def appearance(read: Read, count: int, mirrored: bool = False) -> Callable[[Read, int], Tensor]:
+    """Learn from `count` inputs, which `read` returns by their rows, how they differ; return what describes inputs.
+
+    With `mirrored` an image and its mirror image look the same.
+    """
     generator = torch.Generator().manual_seed(0)
     rows = torch.randperm(count, generator=generator)[:SAMPLE].sort().values
     sample = torch.cat([_shrunk(read(part).float()) for part in rows.split(CHUNK)])
     describe = _patch_responses(sample, generator) if sample.dim() == 4 else _standardised(sample.flatten(1))
+    if mirrored and sample.dim() == 4:
+        describe = _mirrored(describe)
     described = torch.cat([describe(part) for part in sample.split(CHUNK)]).cpu()
     mean = described.mean(dim=0)
     directions = _principal_directions(described - mean)
-    length = ((described - mean) @ directions).square().sum(dim=1).mean().sqrt()
-    directions *= LENGTH / length.clamp(min=TINY)
 
-    def features(read: Callable[[Tensor], Tensor], count: int) -> Tensor:
+    def features(read: Read, count: int) -> Tensor:
         parts = torch.arange(count).split(CHUNK)
         return torch.cat([(describe(read(part).float()).cpu() - mean) @ directions for part in parts])
 
     return features
+
+
+def of_length(features: Tensor) -> Tensor:
+    """Return the features around their mean and with one length, in the mean over the examples.
+
+    >>> of_length(torch.tensor([[3.0], [5.0]]))
+    tensor([[-8.],
+            [ 8.]])
+    """
+    centred = features - features.mean(dim=0)
+    return centred * (LENGTH / centred.square().sum(dim=1).mean().sqrt().clamp(min=TINY))
+
+
+def _mirrored(describe: Describe) -> Describe:
+    return lambda images: (describe(images) + describe(images.flip(3))) / 2
 
 
 def _principal_directions(centred: Tensor) -> Tensor:

@@ -18,15 +18,17 @@ from karat.algorithm.network import evaluation_mode
 from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import cross_entropy, one_hot
 from karat.errors import UserError
-from karat.methods.appearance import appearance
+from karat.methods.appearance import appearance, of_length
 from karat.methods.features import Hidden, hidden
 from karat.methods.judge import Evidence, Judge, fit_judge, start_transition
 from karat.methods.label_model import LabelModel, fit_label_model
 from karat.methods.method import Judgement, Method, Phase, Task
 from karat.methods.mixing import mixed_with_others, sharpened
+from karat.methods.neighbours import smoothed
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
 RATE = 2.0
+SMOOTHINGS = (0.5, 0.95)  # two views of the inputs: with close neighbours, and with the whole cluster
 LEAST_MIXUP = 0.01  # of a Beta(a, a): below it nearly every factor is 0 or 1, and numpy's may be neither
 
 
@@ -122,11 +124,16 @@ class Karat(Method):
     def _by_appearance(self) -> LabelModel:
         """Fit the label model to what the inputs look like; remember that for all later fits."""
         task = self.task
-        features = appearance(task.noisy_inputs, len(task))
+        features = appearance(task.noisy_inputs, len(task), task.mirrored)
         noisy, trusted = features(task.noisy_inputs, len(task)), features(task.trusted_inputs, len(task.trusted_labels))
-        judge = fit_judge(Evidence(noisy, task.given_labels, trusted, task.trusted_labels), self.transition, head=None)
-        self.appearance_logits = judge.logits
-        return fit_label_model([judge], task.given_labels, task.trusted_labels)
+        judges = []
+        for version in smoothed(torch.cat([noisy, trusted]), SMOOTHINGS):
+            noisy, trusted = of_length(version).split([len(noisy), len(trusted)])
+            evidence = Evidence(noisy, task.given_labels, trusted, task.trusted_labels)
+            judges.append(fit_judge(evidence, self.transition, head=None))
+        found = fit_label_model(judges, task.given_labels, task.trusted_labels)
+        self.appearance_logits = found.logits
+        return found
 
     def _by_both(self, model: nn.Module) -> tuple[LabelModel, Judge]:
         """Fit the label model to the network's features and to appearance; return also the judge of the former."""

@@ -21,6 +21,8 @@ WIDTH = 0.3  # standard deviation of the prior of log τ
 class LabelModel(NamedTuple):
     """What `fit_label_model` found."""
 
+    logits: Tensor
+    """of p, the judges' together"""
     probabilities: Tensor
     """p: the classes of the noisy examples, each judged without its own label."""
     posterior: Tensor
@@ -59,9 +61,11 @@ def fit_label_model(judges: Sequence[Judge], given_labels: Tensor, trusted_label
         optimizer = torch.optim.LBFGS([scale], max_iter=10, line_search_fn="strong_wolfe")
         optimizer.step(objective)
         temperatures = scale.detach().exp()
-        probabilities = (logits * temperatures).sum(dim=0).softmax(dim=1)
+        together = (logits * temperatures).sum(dim=0)
+        probabilities = together.softmax(dim=1)
         transition = expected_transition(probabilities, given_labels, transition, rounds=5)
     return LabelModel(
+        together,
         probabilities,
         noise_posterior(probabilities, given_labels, transition),
         transition,

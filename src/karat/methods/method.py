@@ -18,7 +18,7 @@ class Task:
 
     `noisy_inputs` and `trusted_inputs` return the inputs at these rows, as they are, on the learner's device; labels
     are on the CPU. `new_learner` makes another network with an optimizer of its own,
-    `averaged` returns the average of the deployed model's weights.
+    `averaged` returns the average of the deployed model's weights. `mirrored`: a mirrored image means the same.
     """
 
     given_labels: Tensor
@@ -28,6 +28,7 @@ class Task:
     classes: int
     new_learner: Callable[[], Learner]
     averaged: Callable[[], nn.Module] | None = None
+    mirrored: bool = False
 
     def __len__(self) -> int:
         return len(self.given_labels)

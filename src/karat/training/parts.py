@@ -65,6 +65,7 @@ def method_task(
         len(task.dataset.classes),
         partial(new_learner, config, task, fabric, build),
         averaged,
+        config.augmentation.mirrors(task.dataset.flip),
     )
 
 

@@ -1,0 +1,78 @@
+"""Features smoothed over nearest neighbours, so that what looks alike is judged alike.
+
+With A the matrix that averages over an example's nearest neighbours, the smoothed features are
+
+    s = (1 − a)·Σ_t aᵗ·Aᵗ·h,
+
+what a random walk from the example sees that ends at each step with probability 1 − a: the example itself where a = 0,
+all of its cluster where a is near 1. A linear head on s tells clusters of any shape apart, where one on h cannot.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+NEIGHBOURS = 10
+ROUNDS = 50  # of walking; what is beyond them is forgotten
+MOST_INSIDE = 20_000  # examples over which walks go; all others look up their neighbours among these
+CHUNK = 500  # examples that are compared with all others at once
+TINY = 1e-12
+
+
+class _Neighbours(NamedTuple):
+    """The nearest of some examples to each of others, and what each counts."""
+
+    places: Tensor
+    weights: Tensor
+
+    def average(self, features: Tensor) -> Tensor:
+        """Return the weighted average of the neighbours' features."""
+        return F.embedding_bag(self.places, features, per_sample_weights=self.weights, mode="sum")
+
+
+def smoothed(features: Tensor, amounts: Sequence[float]) -> list[Tensor]:
+    """Return the features smoothed by each amount a, from 0 to below 1."""
+    order = torch.randperm(len(features), generator=torch.Generator().manual_seed(0)).to(features.device)
+    inside, outside = order[:MOST_INSIDE], order[MOST_INSIDE:]
+    start, start_outside = features[inside], features[outside]
+    neighbours, of_outside = _nearest(start, None), _nearest(start_outside, start)
+    found = []
+    for amount in amounts:
+        spread = start
+        for _ in range(ROUNDS):
+            spread = torch.lerp(start, neighbours.average(spread), amount)
+        result = torch.empty_like(features)
+        result[inside] = spread
+        result[outside] = torch.lerp(start_outside, of_outside.average(spread), amount)
+        found.append(result)
+    return found
+
+
+def _nearest(examples: Tensor, among: Tensor | None) -> _Neighbours:
+    """Return each example's neighbours among others, or among the examples themselves.
+
+    What a neighbour counts falls with its squared distance in units of the farthest one's: crowded and empty regions
+    are treated alike.
+
+    >>> _nearest(torch.tensor([[0.0], [1.0], [3.0]]), None).places
+    tensor([[1, 2],
+            [0, 2],
+            [1, 0]])
+    """
+    others = examples if among is None else among
+    count = min(NEIGHBOURS, len(others) - (among is None))
+    squares = others.square().sum(dim=1)
+    weights = examples.new_empty(len(examples), count)
+    places = torch.empty_like(weights, dtype=torch.long)
+    for first in range(0, len(examples), CHUNK):
+        part = slice(first, first + CHUNK)
+        distances = squares - 2 * examples[part] @ others.T + examples[part].square().sum(dim=1, keepdim=True)
+        if among is None:
+            distances[:, part].fill_diagonal_(torch.inf)
+        nearest, places[part] = distances.topk(count, largest=False)
+        nearest = nearest.clamp(min=0)
+        weights[part] = (-nearest / nearest[:, -1:].clamp(min=TINY)).softmax(dim=1)
+    return _Neighbours(places, weights)

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from karat.methods.appearance import DIRECTIONS, LENGTH, appearance, of_length
+from karat.methods.appearance import DIRECTIONS, LENGTH, learn_appearance, of_length
 
 
 def described(inputs, mirrored=False):
     read = lambda rows: inputs[rows]  # noqa: E731
-    return of_length(appearance(read, len(inputs), mirrored)(read, len(inputs)))
+    return of_length(learn_appearance(read, len(inputs), mirrored).features(read, len(inputs)))
 
 
 def stripes(count, size, channels=1):
@@ -75,3 +75,9 @@ def test_the_random_state_of_torch_is_left_alone():
     torch.manual_seed(5)
     described(images)
     assert torch.equal(torch.rand(1), expected)
+
+
+def test_how_far_it_has_come_is_told():
+    table, shares = torch.zeros(80, 3), []
+    learn_appearance(lambda rows: table[rows], 80).features(lambda rows: table[rows], 80, shares.append)
+    assert shares == [0.4, 0.8, 1.0]

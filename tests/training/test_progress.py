@@ -140,3 +140,20 @@ def test_the_bar_is_taken_down_after_an_error(clock, terminal):
     with pytest.raises(KeyError), Progress("x", total=8, console=terminal) as progress:
         raise KeyError
     assert progress._bar.live.is_started is False
+
+
+def test_work_between_steps_is_told_and_does_not_count(clock, plain):
+    """20 s of looking, then four steps of 3 s: the six others take 18 s."""
+    with Progress("digits karat", total=10, console=plain) as progress:
+        for share in (0.25, 0.5, 0.75, 1.0):
+            clock.now += 5
+            progress.tell("looking at the inputs", share)
+        for _ in range(4):
+            clock.now += 3
+            progress.advance()
+    assert plain.file.getvalue().splitlines() == [
+        "digits karat  0/10  0%  ETA -:--  looking at the inputs 50%",
+        "digits karat  0/10  0%  ETA -:--  looking at the inputs 100%",
+        "digits karat  4/10  40%  ETA 0:18",
+        "digits karat  4/10  40%  stopped after 0:32",
+    ]

@@ -6,6 +6,7 @@ strongest principal directions. Nothing in them can have learned a wrong label b
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,13 +25,27 @@ THRESHOLD = 0.5  # responses below it count as none
 TINY = 1e-8
 
 Describe = Callable[[Tensor], Tensor]
-
-
 Read = Callable[[Tensor], Tensor]
 
 
-def appearance(read: Read, count: int, mirrored: bool = False) -> Callable[[Read, int], Tensor]:
-    """Learn from `count` inputs, which `read` returns by their rows, how they differ; return what describes inputs.
+class Appearance(NamedTuple):
+    """How inputs are described."""
+
+    describe: Describe
+    mean: Tensor
+    directions: Tensor
+
+    def features(self, read: Read, count: int, told: Callable[[float], None] = lambda share: None) -> Tensor:
+        """Return the features of `count` inputs, which `read` returns by their rows; `told` how many are done."""
+        parts = []
+        for rows in torch.arange(count).split(CHUNK):
+            parts.append((self.describe(read(rows).float()).cpu() - self.mean) @ self.directions)
+            told((int(rows[-1]) + 1) / count)
+        return torch.cat(parts)
+
+
+def learn_appearance(read: Read, count: int, mirrored: bool = False) -> Appearance:
+    """Learn from `count` inputs, which `read` returns by their rows, how they differ.
 
     With `mirrored` an image and its mirror image look the same.
     """
@@ -42,13 +57,7 @@ def appearance(read: Read, count: int, mirrored: bool = False) -> Callable[[Read
         describe = _mirrored(describe)
     described = torch.cat([describe(part) for part in sample.split(CHUNK)]).cpu()
     mean = described.mean(dim=0)
-    directions = _principal_directions(described - mean)
-
-    def features(read: Read, count: int) -> Tensor:
-        parts = torch.arange(count).split(CHUNK)
-        return torch.cat([(describe(read(part).float()).cpu() - mean) @ directions for part in parts])
-
-    return features
+    return Appearance(describe, mean, _principal_directions(described - mean))
 
 
 def of_length(features: Tensor) -> Tensor:

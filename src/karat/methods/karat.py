@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from karat.algorithm.network import evaluation_mode
 from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import cross_entropy, one_hot
 from karat.errors import UserError
-from karat.methods.appearance import appearance, of_length
+from karat.methods.appearance import learn_appearance, of_length
 from karat.methods.features import Hidden, hidden
 from karat.methods.judge import Evidence, Judge, fit_judge, start_transition
 from karat.methods.label_model import LabelModel, fit_label_model
@@ -124,15 +125,18 @@ class Karat(Method):
     def _by_appearance(self) -> LabelModel:
         """Fit the label model to what the inputs look like; remember that for all later fits."""
         task = self.task
-        features = appearance(task.noisy_inputs, len(task), task.mirrored)
-        noisy, trusted = features(task.noisy_inputs, len(task)), features(task.trusted_inputs, len(task.trusted_labels))
-        judges = []
+        appearance = learn_appearance(task.noisy_inputs, len(task), task.mirrored)
+        noisy = appearance.features(task.noisy_inputs, len(task), partial(task.tell, "looking at the inputs"))
+        trusted = appearance.features(task.trusted_inputs, len(task.trusted_labels))
+        judges: list[Judge] = []
         for version in smoothed(torch.cat([noisy, trusted]), SMOOTHINGS):
+            task.tell("judging their labels", len(judges) / len(SMOOTHINGS))
             noisy, trusted = of_length(version).split([len(noisy), len(trusted)])
             evidence = Evidence(noisy, task.given_labels, trusted, task.trusted_labels)
             judges.append(fit_judge(evidence, self.transition, head=None))
         found = fit_label_model(judges, task.given_labels, task.trusted_labels)
         self.appearance_logits = found.logits
+        task.tell("judging their labels", 1.0)
         return found
 
     def _by_both(self, model: nn.Module) -> tuple[LabelModel, Judge]:

@@ -11,6 +11,13 @@ from torch import Tensor, nn
 from karat.algorithm.network import evaluation_mode
 from karat.methods.step import Batch, Learner, Progress, Step, StepResult
 
+Tell = Callable[[str, float], None]
+"""Takes the name of long work between steps and the share of it that is done."""
+
+
+def ignored(work: str, share: float) -> None:
+    """Tell nobody."""
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -19,6 +26,7 @@ class Task:
     `noisy_inputs` and `trusted_inputs` return the inputs at these rows, as they are, on the learner's device; labels
     are on the CPU. `new_learner` makes another network with an optimizer of its own,
     `averaged` returns the average of the deployed model's weights. `mirrored`: a mirrored image means the same.
+    `tell` shows how far work between two steps has come.
     """
 
     given_labels: Tensor
@@ -29,6 +37,7 @@ class Task:
     new_learner: Callable[[], Learner]
     averaged: Callable[[], nn.Module] | None = None
     mirrored: bool = False
+    tell: Tell = ignored
 
     def __len__(self) -> int:
         return len(self.given_labels)

@@ -13,7 +13,7 @@ from karat.data.augmentation import make_augmentation
 from karat.data.examples import Examples
 from karat.data.prepare import NoisyTask
 from karat.errors import UserError
-from karat.methods.method import Task
+from karat.methods.method import Task, Tell
 from karat.methods.step import Learner
 from karat.models import build_model
 from karat.training.optimizers import make_optimizer
@@ -50,7 +50,12 @@ def new_learner(config: Config, task: NoisyTask, fabric: Fabric, build: Build = 
 
 
 def method_task(
-    config: Config, task: NoisyTask, fabric: Fabric, averaged: Callable[[], nn.Module], build: Build = build_model
+    config: Config,
+    task: NoisyTask,
+    fabric: Fabric,
+    averaged: Callable[[], nn.Module],
+    tell: Tell,
+    build: Build = build_model,
 ) -> Task:
     """Return what the method may look at: never the true labels."""
 
@@ -66,6 +71,7 @@ def method_task(
         partial(new_learner, config, task, fabric, build),
         averaged,
         config.augmentation.mirrors(task.dataset.flip),
+        tell,
     )
 
 

@@ -19,8 +19,9 @@ class Progress:
 
         digits ieg  120/720  17%  ETA 0:42  loss 1.23  accuracy 91.2%
 
-    The ETA is the mean time of a step since the start of this run, times the steps to go. A figure stays in
-    sight until a newer one comes. Those whose name ends in "accuracy" are fractions, shown in percent.
+    The ETA is the mean time of a step since the start of this run, times the steps to go; work between steps that
+    `tell` tells of does not count. A figure stays in sight until a newer one comes. Those whose name ends in "accuracy"
+    are fractions, shown in percent.
 
     >>> import io
     >>> log = io.StringIO()
@@ -36,6 +37,7 @@ class Progress:
         self._console = console or Console(stderr=True, force_terminal=sys.stderr.isatty())
         self._description, self._total, self._start, self._done = description, total, start, start
         self._figures: dict[str, float] = {}
+        self._work, self._work_seconds = "", 0.0
         self._bar: RichProgress | None = None
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             columns = [
@@ -50,7 +52,7 @@ class Progress:
             )
 
     def __enter__(self) -> "Progress":
-        self._began = self._last_line = monotonic()
+        self._began = self._last_line = self._last_step = monotonic()
         if self._bar is not None:
             self._task = self._bar.add_task(
                 self._description, total=self._total, completed=self._start, **self._texts(self._eta())
@@ -61,7 +63,19 @@ class Progress:
     def advance(self, n: int = 1, /, **figures: float) -> None:
         """Count n more steps done and take over new figures."""
         self._done += n
+        self._last_step = monotonic()
         self._figures.update(figures)
+        self._show_if_due()
+
+    def tell(self, work: str, share: float) -> None:
+        """Show that so much of some work between two steps is done; with 1 it is over."""
+        self._work = f"{work} {share:.0%}"
+        self._show_if_due()
+        if share >= 1:
+            now = monotonic()
+            self._work, self._work_seconds, self._last_step = "", self._work_seconds + now - self._last_step, now
+
+    def _show_if_due(self) -> None:
         if self._bar is not None or monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._show(self._eta())
 
@@ -86,14 +100,16 @@ class Progress:
     def _texts(self, time: str) -> dict[str, Any]:
         # Rounded, but 100% is for what is done.
         percent = 100 if self._done >= self._total else min(99, round(100 * self._done / self._total))
-        figures = "  ".join(_figure(name, value) for name, value in self._figures.items())
-        return {"count": f"{self._done}/{self._total}  {percent}%", "time": time, "figures": figures}
+        figures = [_figure(name, value) for name, value in self._figures.items()]
+        shown = "  ".join([*figures, self._work] if self._work else figures)
+        return {"count": f"{self._done}/{self._total}  {percent}%", "time": time, "figures": shown}
 
     def _eta(self) -> str:
         done = self._done - self._start
         if done <= 0:
             return "ETA -:--"
-        return f"ETA {_clock_time((monotonic() - self._began) / done * max(self._total - self._done, 0))}"
+        seconds = monotonic() - self._began - self._work_seconds
+        return f"ETA {_clock_time(seconds / done * max(self._total - self._done, 0))}"
 
 
 def _text(field: str) -> TextColumn:

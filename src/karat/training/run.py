@@ -121,6 +121,7 @@ def _train(config: Config, folder: Path, resume: bool, console: Console | None, 
         description = f"{trainer.task.dataset.name} {config.method}"
         every = config.training.checkpoint_every or max(trainer.steps_per_epoch, STEPS_BETWEEN_CHECKPOINTS)
         with Progress(description, trainer.total_steps, trainer.steps_done, console) as progress:
+            trainer.tell = progress.tell
             while not trainer.finished:
                 trainer.train_step()
                 shown: dict[str, float] = {}

@@ -15,6 +15,7 @@ from karat.data.prepare import NoisyTask
 from karat.data.samplers import BalancedStream, ShuffledStream
 from karat.errors import UserError
 from karat.methods import make_method, settings_of
+from karat.methods.method import Tell, ignored
 from karat.methods.step import Batch, Progress, StepResult
 from karat.models import build_model
 from karat.training.average import WeightAverage
@@ -50,7 +51,10 @@ class Trainer:
         self.build = build
         self.learner = new_learner(config, task, self.fabric, build)
         self.settings = settings_of(config.method, config.methods, config.algorithm)
-        seen = method_task(config, task, self.fabric, lambda: self.average.module, build)
+        self.tell: Tell = ignored  # whoever shows the progress may listen
+        seen = method_task(
+            config, task, self.fabric, lambda: self.average.module, lambda work, share: self.tell(work, share), build
+        )
         self.method = make_method(config.method, seen, self.settings)
         self.model = self.method.deployed(self.learner.network.module)
         self.phases = self.method.phases(self.settings)

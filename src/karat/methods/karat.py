@@ -131,8 +131,8 @@ class Karat(Method):
         judges: list[Judge] = []
         for version in smoothed(torch.cat([noisy, trusted]), SMOOTHINGS):
             task.tell("judging their labels", len(judges) / len(SMOOTHINGS))
-            noisy, trusted = of_length(version).split([len(noisy), len(trusted)])
-            evidence = Evidence(noisy, task.given_labels, trusted, task.trusted_labels)
+            seen, seen_trusted = of_length(version).split([len(noisy), len(trusted)])
+            evidence = Evidence(seen, task.given_labels, seen_trusted, task.trusted_labels)
             judges.append(fit_judge(evidence, self.transition, head=None))
         found = fit_label_model(judges, task.given_labels, task.trusted_labels)
         self.appearance_logits = found.logits

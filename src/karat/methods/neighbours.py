@@ -8,7 +8,7 @@ what a random walk from the example sees that ends at each step with probability
 all of its cluster where a is near 1. A linear head on s tells clusters of any shape apart, where one on h cannot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -33,13 +33,12 @@ class _Neighbours(NamedTuple):
         return F.embedding_bag(self.places, features, per_sample_weights=self.weights, mode="sum")
 
 
-def smoothed(features: Tensor, amounts: Sequence[float]) -> list[Tensor]:
-    """Return the features smoothed by each amount a, from 0 to below 1."""
+def smoothed(features: Tensor, amounts: Sequence[float]) -> Iterator[Tensor]:
+    """Yield the features smoothed by each amount a, from 0 to below 1."""
     order = torch.randperm(len(features), generator=torch.Generator().manual_seed(0)).to(features.device)
     inside, outside = order[:MOST_INSIDE], order[MOST_INSIDE:]
     start, start_outside = features[inside], features[outside]
     neighbours, of_outside = _nearest(start, None), _nearest(start_outside, start)
-    found = []
     for amount in amounts:
         spread = start
         for _ in range(ROUNDS):
@@ -47,8 +46,7 @@ def smoothed(features: Tensor, amounts: Sequence[float]) -> list[Tensor]:
         result = torch.empty_like(features)
         result[inside] = spread
         result[outside] = torch.lerp(start_outside, of_outside.average(spread), amount)
-        found.append(result)
-    return found
+        yield result
 
 
 def _nearest(examples: Tensor, among: Tensor | None) -> _Neighbours:

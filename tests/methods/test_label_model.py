@@ -57,3 +57,18 @@ def test_trusted_labels_speak_where_given_ones_say_nothing():
     wrong = judge._replace(trusted_logits=judge.logits[:100])
     assert fit_label_model([wrong], nothing, (true[:100] + 1) % CLASSES).temperatures < 0.5
     assert fit_label_model([judge], nothing, true[:0]).temperatures == pytest.approx(1.0, abs=0.5)
+
+
+def test_that_most_labels_are_wrong_alike_needs_evidence():
+    """Judges that know nothing fit swapped labels as well as right ones; those that know something can tell."""
+    swapped = torch.eye(2).flip(0) * 0.9 + 0.05
+    true = torch.arange(40) % 2
+    noise = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    blind = Judge(noise, None, swapped, torch.empty(0), torch.empty(0))
+    found = fit_label_model([blind], true, true[:0])
+    assert (found.transition.diagonal() > 0.5).all()
+    assert torch.equal(found.posterior.argmax(dim=1), true)
+    seeing = blind._replace(logits=5 * torch.eye(2)[true] + noise)
+    found = fit_label_model([seeing], 1 - true, true[:0])
+    assert (found.transition.diagonal() < 0.2).all()
+    assert torch.equal(found.posterior.argmax(dim=1), true)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from karat.methods.judge import Judge, expected_transition, noise_posterior
+from karat.methods.judge import DOUBT, Judge, expected_transition, noise_posterior, start_transition
 
 ROUNDS = 10
 WIDTH = 0.3  # standard deviation of the prior of log τ
@@ -37,6 +37,8 @@ def fit_label_model(judges: Sequence[Judge], given_labels: Tensor, trusted_label
     """Weigh the judges and fit the noise matrix, from that of the first judge on.
 
     A priori every judge has the same share: where the labels say little, as 90% of noise leaves it, none is silenced.
+    That most labels of a class are wrong in the same way is believed only if it makes the labels e^DOUBT times as
+    likely as if the judges knew nothing: judges that do know nothing agree with such a matrix as well as with any other.
     """
     logits = torch.stack([judge.logits for judge in judges])
     unseen = [judge.trusted_logits for judge in judges if judge.trusted_logits is not None]
@@ -64,6 +66,9 @@ def fit_label_model(judges: Sequence[Judge], given_labels: Tensor, trusted_label
         together = (logits * temperatures).sum(dim=0)
         probabilities = together.softmax(dim=1)
         transition = expected_transition(probabilities, given_labels, transition, rounds=5)
+    if _most_are_wrong_alike(transition) and _evidence(probabilities, given_labels, transition) < DOUBT:
+        together = torch.zeros_like(together)
+        probabilities, transition = together.softmax(dim=1), start_transition(len(transition)).to(transition)
     return LabelModel(
         together,
         probabilities,
@@ -71,3 +76,20 @@ def fit_label_model(judges: Sequence[Judge], given_labels: Tensor, trusted_label
         transition,
         temperatures.flatten(),
     )
+
+
+def _most_are_wrong_alike(transition: Tensor) -> bool:
+    """Return whether more than half of a class has one and the same wrong label.
+
+    >>> _most_are_wrong_alike(torch.tensor([[0.6, 0.4], [0.0, 1.0]])), _most_are_wrong_alike(torch.eye(2).flip(0))
+    (False, True)
+    """
+    wrong = transition * (1 - torch.eye(len(transition)).to(transition))
+    return bool((wrong > 0.5).any())
+
+
+def _evidence(probabilities: Tensor, given_labels: Tensor, transition: Tensor) -> float:
+    """Return by how much the log-likelihood of the labels is above that of judges that know nothing."""
+    reached = (probabilities * transition.T[given_labels]).sum(dim=1)
+    shares = given_labels.bincount(minlength=len(transition)) / len(given_labels)
+    return (reached / shares[given_labels]).clamp(min=torch.finfo(reached.dtype).tiny).log().sum().item()

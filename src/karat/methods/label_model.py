@@ -38,7 +38,7 @@ def fit_label_model(judges: Sequence[Judge], given_labels: Tensor, trusted_label
 
     A priori every judge has the same share: where the labels say little, as 90% of noise leaves it, none is silenced.
     That most labels of a class are wrong in the same way is believed only if it makes the labels e^DOUBT times as
-    likely as if the judges knew nothing: judges that do know nothing agree with such a matrix as well as with any other.
+    likely as if the judges knew nothing: judges that do agree with such a matrix as well as with any other.
     """
     logits = torch.stack([judge.logits for judge in judges])
     unseen = [judge.trusted_logits for judge in judges if judge.trusted_logits is not None]

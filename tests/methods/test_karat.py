@@ -1,5 +1,7 @@
 """Karat: posteriors by what inputs look like, then by the network too; its judge's head at the end."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from harness import CLASSES, COUNT, batch, learner, network, stepped, task
@@ -16,17 +18,31 @@ FIRST_PASS = Progress(step=0, total_steps=9, steps_per_epoch=3)
 SECOND_PASS = Progress(step=3, total_steps=9, steps_per_epoch=3)
 
 
+def shown():
+    """Return the task with inputs that show their class: random ones tell judges nothing."""
+    plain = task()
+
+    def showing(inputs, labels):
+        return lambda rows: inputs(rows) + 3 * torch.eye(CLASSES, 6, dtype=torch.float64)[labels[rows]]
+
+    return replace(
+        plain,
+        noisy_inputs=showing(plain.noisy_inputs, plain.given_labels),
+        trusted_inputs=showing(plain.trusted_inputs, plain.trusted_labels),
+    )
+
+
 def fitted():
     """Return a method after its second fit, and the network whose features it read."""
     module = network()
-    method = Karat(task(), SETTINGS)
+    method = Karat(shown(), SETTINGS)
     method.begin_epoch(FIRST_PASS, learner(module), SETTINGS, torch.Generator())
     method.begin_epoch(SECOND_PASS, learner(module), SETTINGS, torch.Generator())
     return method, module
 
 
 def test_the_first_posteriors_come_before_the_network_has_learned_anything():
-    method = Karat(task(), SETTINGS)
+    method = Karat(shown(), SETTINGS)
     method.begin_epoch(FIRST_PASS, None, SETTINGS, torch.Generator())
     assert method.appearance_logits.shape == (COUNT, CLASSES)
     expected = noise_posterior(method.probabilities, method.task.given_labels, method.transition)
@@ -71,7 +87,7 @@ def test_a_step_learns_the_posteriors_and_sharpened_ones():
 
 def test_the_fit_survives_a_checkpoint():
     method, _ = fitted()
-    resumed = Karat(task(), SETTINGS)
+    resumed = Karat(shown(), SETTINGS)
     resumed.load_state_dict(method.state_dict())
     for name in Karat.remembers:
         assert torch.equal(torch.as_tensor(getattr(method, name)), torch.as_tensor(getattr(resumed, name)))
@@ -100,7 +116,7 @@ def test_a_head_takes_the_place_of_the_last_layer():
 )
 def test_a_network_without_such_a_layer_keeps_its_parts(model):
     """So that its weights are loaded into the network of this name; the label model reads its logits."""
-    method = Karat(task(), SETTINGS)
+    method = Karat(shown(), SETTINGS)
     model = model.double()
     method.begin_epoch(FIRST_PASS, learner(model), SETTINGS, torch.Generator())
     method.begin_epoch(SECOND_PASS, learner(model), SETTINGS, torch.Generator())

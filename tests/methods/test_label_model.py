@@ -66,6 +66,7 @@ def test_that_most_labels_are_wrong_alike_needs_evidence():
     noise = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     blind = Judge(noise, None, swapped, torch.empty(0), torch.empty(0))
     found = fit_label_model([blind], true, true[:0])
+    assert found.temperatures == 0
     assert (found.transition.diagonal() > 0.5).all()
     assert torch.equal(found.posterior.argmax(dim=1), true)
     seeing = blind._replace(logits=5 * torch.eye(2)[true] + noise)

@@ -22,7 +22,7 @@ STRENGTHS_UNTRAINED = (1.0, 3.0, 10.0, 30.0, 100.0)
 ROUNDS = 4  # of heads, then T and τ
 MOST_NUMBERS = 30_000_000  # logits of all heads at once; where there would be more, heads are fitted on fewer examples
 SMOOTHING = 0.1  # labels that T has seen of every pair before the first real one
-DOUBT = 10.0  # log-likelihood by which a T from too few trusted examples must be better than one from an even start
+DOUBT = 10.0  # by how much the log-likelihood of the labels must rise before a surprising T is believed
 
 
 class Evidence(NamedTuple):

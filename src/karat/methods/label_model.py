@@ -38,7 +38,7 @@ def fit_label_model(judges: Sequence[Judge], given_labels: Tensor, trusted_label
 
     A priori every judge has the same share: where the labels say little, as 90% of noise leaves it, none is silenced.
     That most labels of a class are wrong in the same way is believed only if it makes the labels e^DOUBT times as
-    likely as if the judges knew nothing: judges that do agree with such a matrix as well as with any other.
+    likely as without judges: judges that know nothing fit such a matrix as well as any other. Then none is heard.
     """
     logits = torch.stack([judge.logits for judge in judges])
     unseen = [judge.trusted_logits for judge in judges if judge.trusted_logits is not None]
@@ -67,7 +67,7 @@ def fit_label_model(judges: Sequence[Judge], given_labels: Tensor, trusted_label
         probabilities = together.softmax(dim=1)
         transition = expected_transition(probabilities, given_labels, transition, rounds=5)
     if _most_are_wrong_alike(transition) and _evidence(probabilities, given_labels, transition) < DOUBT:
-        together = torch.zeros_like(together)
+        temperatures, together = torch.zeros_like(temperatures), torch.zeros_like(together)
         probabilities, transition = together.softmax(dim=1), start_transition(len(transition)).to(transition)
     return LabelModel(
         together,

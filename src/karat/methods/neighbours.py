@@ -5,7 +5,7 @@ With A the matrix that averages over an example's nearest neighbours, the smooth
     s = (1 − a)·Σ_t aᵗ·Aᵗ·h,
 
 what a random walk from the example sees that ends at each step with probability 1 − a: the example itself where a = 0,
-all of its cluster where a is near 1. A linear head on s tells clusters of any shape apart, where one on h cannot.
+all of its cluster where a is near 1. A linear head on s can tell clusters apart that one on h cannot.
 """
 
 from collections.abc import Iterator, Sequence

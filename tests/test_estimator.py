@@ -245,6 +245,21 @@ def test_settings_reach_the_training():
         quick(settings={"algorithm.temprature": 1}).fit(X, given, trusted=mask)
     with pytest.raises(UserError, match="Unknown method 'iegg'"):
         quick(method="iegg").fit(X, given, trusted=mask)
+    with pytest.raises(UserError, match=r"settings has method, noise\.rate, training\.device: leave it out"):
+        quick(settings={"method": "ieg", "noise": {"rate": 0.9}, "training.device": "cpu"}).fit(X, given, trusted=mask)
+    with pytest.warns(UserWarning, match=r"Method karat does not read algorithm\.temperature"):
+        quick(epochs=1, settings={"algorithm.temperature": 0.3}).fit(X, given, trusted=mask)
+
+
+@pytest.mark.parametrize("method", ["co_teaching", "incv", "divide_mix"])
+def test_two_networks_are_not_copies_of_one(method):
+    X, given, _, mask = blobs(rows=60)
+    with pytest.raises(UserError, match="needs networks that begin differently"):
+        quick(method=method, epochs=2, model=nn.Linear(2, 3)).fit(X, given, trusted=mask)
+    fitted = quick(method=method, epochs=2, model=lambda shape, classes: nn.Linear(2, classes))
+    network = fitted.fit(X, given, trusted=mask).network_
+    first, second = (part for part in network.modules() if isinstance(part, nn.Linear))
+    assert not torch.equal(first.weight, second.weight)
 
 
 @pytest.mark.parametrize(

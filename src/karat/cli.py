@@ -60,9 +60,8 @@ def _train(options: Namespace) -> None:
     config = config_of(options)
     if options.resume and options.run is None:
         raise UserError("--resume needs the folder of the run: write --run FOLDER.")
-    unread = unread_settings(config)
-    if unread:
-        print(f"karat: {unread}", file=sys.stderr)
+    for sentence in unread_settings(config):
+        print(f"karat: {sentence}", file=sys.stderr)
     if options.run is not None:
         _train_in(config, options.run, options.resume)
         return

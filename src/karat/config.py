@@ -1,6 +1,6 @@
 """One tree of frozen dataclasses that says everything about a run; the command line is generated from it."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +11,21 @@ from karat.data.settings import DataSettings as DataSettings
 from karat.data.settings import NoiseSettings as NoiseSettings
 from karat.errors import UserError, choose
 from karat.methods import MethodSettings
+
+MOMENTUM_OPTIMIZERS = ("sgd", "rmsprop")
+# The methods that read settings of Algorithm 1, and which.
+_READ_OF_ALGORITHM: dict[str, tuple[str, ...]] = {
+    "ieg": tuple(setting.name for setting in fields(AlgorithmSettings)),
+    "l2r": ("weights_epsilon", "derivative"),
+    "mixmatch_kl": (
+        "views",
+        "temperature",
+        "mixed_noisy_weight",
+        "consistency_weight",
+        "normalize_logits",
+        "mixup",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -156,22 +171,34 @@ def config_as_dict(config: Config) -> dict[str, Any]:
     return {key: plain(value) for key, value in asdict(config).items()}
 
 
-def unread_settings(config: Config) -> str | None:
-    """Say that settings of Algorithm 1 were changed for a method that has settings of its own, where that is so.
+def unread_settings(config: Config) -> list[str]:
+    """Say which settings were changed that method and optimizer do not read, a sentence each.
 
-    >>> print(unread_settings(Config(method="gce", algorithm=AlgorithmSettings(temperature=0.3))))
-    Method gce does not read algorithm.temperature: its own settings are methods.gce; --method ieg reads these.
+    >>> unread_settings(Config(method="gce", algorithm=AlgorithmSettings(temperature=0.3)))
+    ['Method gce does not read algorithm.temperature: its own are methods.gce.']
+    >>> unread_settings(Config(optimizer=OptimizerSettings("adam", momentum=0.5)))
+    ['Optimizer adam does not read optimizer.momentum: sgd and rmsprop do.']
     """
-    if not hasattr(config.methods, str(config.method)):  # no method at all is said later
-        return None
-    usual = asdict(AlgorithmSettings())
-    changed = [f"algorithm.{name}" for name, value in asdict(config.algorithm).items() if value != usual[name]]
-    if not changed:
-        return None
-    return (
-        f"Method {config.method} does not read {', '.join(changed)}: its own settings are methods.{config.method}; "
-        "--method ieg reads these."
-    )
+    sentences = []
+    method, usual = str(config.method), flat(asdict(Config()))  # no method at all is said later
+    changed = [name for name, value in flat(asdict(config)).items() if value != usual[name]]
+    read = {f"algorithm.{name}" for name in _READ_OF_ALGORITHM.get(method, ())}
+    unread = [
+        name
+        for name in changed
+        if name.startswith(("algorithm.", "methods."))
+        and name not in read
+        and not name.startswith(f"methods.{method}.")
+    ]
+    if unread:
+        more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
+        remedy = (
+            f"its own are methods.{method}" if hasattr(config.methods, method) else "leave out what it does not read"
+        )
+        sentences.append(f"Method {method} does not read {', '.join(unread[:3])}{more}: {remedy}.")
+    if "optimizer.momentum" in changed and config.optimizer.name not in MOMENTUM_OPTIMIZERS:
+        sentences.append(f"Optimizer {config.optimizer.name} does not read optimizer.momentum: sgd and rmsprop do.")
+    return sentences
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

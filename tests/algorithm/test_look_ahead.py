@@ -97,6 +97,20 @@ def test_pullback_is_the_derivative_of_the_step(name, steps):
     torch.testing.assert_close(found, expected, rtol=2e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("name", ["adam", "nadam", "radam", "adamax"])
+def test_counters_in_float64_are_left_alone(name):
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # torch's counters have the default type
+    try:
+        module, optimizer = trained(name, 2)
+        state = copy.deepcopy(optimizer.state_dict())
+        backward(module)
+        look_ahead(optimizer, dict(module.named_parameters()), {n: p.grad for n, p in module.named_parameters()})
+    finally:
+        torch.set_default_dtype(usual)
+    torch.testing.assert_close(optimizer.state_dict(), state, rtol=0, atol=0)
+
+
 def test_rate_replaces_the_rate_of_every_group():
     module, optimizer = trained("sgd", 0)
     parameters = dict(module.named_parameters())

@@ -58,6 +58,8 @@ def test_columns_have_their_types(tmp_path):
     [
         (b"id,index\na,x\n", "has 'x' as index of row 1: write a whole number"),
         (b"id,index\na,1.5\n", "has '1.5' as index of row 1: write a whole number"),
+        (b"id,index\na,99999999999999999999\n", "has '99999999999999999999' as index of row 1: write a whole number"),
+        (b"id,index\na,1\nb,9223372036854775808\n", "has '9223372036854775808' as index of row 2"),
         (b"id,trusted\na,perhaps\n", "has 'perhaps' as trusted of row 1: write true or false"),
         (b"", "is not a CSV file"),
         (b'id\n"open', "is not a CSV file"),

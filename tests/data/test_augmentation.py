@@ -106,3 +106,13 @@ def test_impossible_settings_are_refused(settings, message):
 def test_learned_policy_is_refused_for_images_of_other_channels():
     with pytest.raises(UserError, match=r"these have 2 channels: write augmentation.policy: randaugment"):
         make_augmentation((2, 8, 8), False, AugmentationSettings(policy="autoaugment"))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 2, 2), (3, 2, 9)])
+def test_tiny_images(shape):
+    augmentation = make_augmentation(shape, True, AugmentationSettings())
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):  # each draws two operations
+        assert augmentation.strong(images(shape), generator).shape == (8, *shape)
+    with pytest.raises(UserError, match="for images of 3 pixels and more, these are"):
+        make_augmentation(shape, True, AugmentationSettings(policy="autoaugment"))

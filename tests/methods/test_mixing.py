@@ -9,6 +9,7 @@ from karat.methods.mixing import (
     beta_factors,
     labelled_and_guessed_losses,
     mixed_with_others,
+    sharpened,
     uniform_prior_penalty,
     warming_up,
 )
@@ -66,3 +67,8 @@ def test_warm_up_ends_with_an_epoch():
     """With 3 epochs of 4 steps a warm-up of 0.4·12 = 4.8 steps holds until the epoch that begins at step 8."""
     found = [warming_up(Progress(step, total_steps=12, steps_per_epoch=4), 0.4) for step in range(12)]
     assert found == [True] * 8 + [False] * 4
+
+
+def test_low_temperatures_leave_the_likeliest_class():
+    probabilities = torch.tensor([[0.3, 0.3, 0.4], [0.5, 0.5, 0.0]])
+    torch.testing.assert_close(sharpened(probabilities, 1e-3), torch.tensor([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]))

@@ -200,4 +200,4 @@ def _copied(value: Any) -> Any:
     """Copy a piece of optimizer state; counters become float64, in which bias corrections lose no digits."""
     if not isinstance(value, Tensor):
         return value
-    return value.double() if value.dim() == 0 else value.clone()
+    return value.clone().double() if value.dim() == 0 else value.clone()

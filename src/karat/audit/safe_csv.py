@@ -92,7 +92,7 @@ def _typed(column: pd.Series, name: str, path: Path) -> pd.Series:
         numbers = pd.to_numeric(filled, errors="coerce")
         wrong = filled.notna() & numbers.isna()
         if kind == "Int64":
-            wrong |= numbers.notna() & (numbers % 1 != 0)
+            wrong |= numbers.notna() & ((numbers % 1 != 0) | (numbers.abs() >= 2.0**63))
         typed = numbers.where(~wrong).astype(kind)
     if wrong.any():
         line = int(wrong.to_numpy().argmax())

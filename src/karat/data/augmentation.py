@@ -61,13 +61,13 @@ class ImageAugmentation:
     def __init__(self, shape: tuple[int, int, int], flip: bool, settings: AugmentationSettings) -> None:
         import kornia.augmentation as K  # imported where needed: vectors do without it, and it is slow
 
-        channels, height, width = shape
+        _, height, width = shape
         flips = [K.RandomHorizontalFlip()] if flip else []
         padding = (round(settings.crop * width), round(settings.crop * height))  # left and right, top and bottom
         crops = [K.RandomCrop((height, width), padding=padding, cropping_mode="slice")] if any(padding) else []
         cutouts = [Cutout(settings.cutout)] if settings.cutout else []
         self._weak = nn.Sequential(*crops, *flips)
-        self._strong = nn.Sequential(*_policy(settings, channels), *flips, *crops, *cutouts)
+        self._strong = nn.Sequential(*_policy(settings, shape), *flips, *crops, *cutouts)
 
     def weak(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         """Crop and flip."""
@@ -158,17 +158,23 @@ class InColour(nn.Module):
         return self.transform(images.expand(-1, 3, -1, -1)).mean(dim=1, keepdim=True)
 
 
-def _policy(settings: AugmentationSettings, channels: int) -> list[nn.Module]:
+def _policy(settings: AugmentationSettings, shape: tuple[int, int, int]) -> list[nn.Module]:
     from kornia.augmentation.auto import AutoAugment, RandAugment
     from kornia.augmentation.auto.rand_augment.rand_augment import default_policy
 
     if settings.policy == "none":
         return []
+    channels, smallest = shape[0], min(shape[1:])
     if settings.policy == "randaugment":
-        # The colour operations need three channels.
-        colour = () if channels == 3 else ("color", "equalize")
-        policy = [operations for operations in default_policy if operations[0][0] not in colour]
+        # The colour operations need three channels, the filter of sharpness three pixels.
+        impossible = (() if channels == 3 else ("color", "equalize")) + (() if smallest >= 3 else ("sharpness",))
+        policy = [operations for operations in default_policy if operations[0][0] not in impossible]
         return [RandAugment(n=2, m=settings.magnitude, policy=policy)]
+    if smallest < 3:
+        raise UserError(
+            f"AutoAugment's policy is for images of 3 pixels and more, these are {shape[1]}x{shape[2]}: "
+            "write augmentation.policy: randaugment."
+        )
     if channels not in (1, 3):
         raise UserError(
             f"AutoAugment's policy is for grey and colour images, these have {channels} channels: "

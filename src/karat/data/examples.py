@@ -120,7 +120,7 @@ class Listing(NamedTuple):
 
 def from_arrays(name: str, train: Part, test: Part | None, classes: tuple[str, ...], flip: bool) -> Dataset:
     """Build a dataset in memory; inputs are scaled, labels checked. Without a test part there are no test examples."""
-    test = test or (train[0][:0], train[1][:0])
+    test = test or (np.empty((0, *train[0].shape[1:]), train[0].dtype), np.empty(0, train[1].dtype))
     inputs = scale_inputs(train[0], test[0] if len(test[1]) or len(test[0]) else None)
     parts = []
     for part, part_inputs, part_labels in zip(("train", "test"), inputs, (train[1], test[1]), strict=True):

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from karat.audit.files import Audit, audit
-from karat.config import Config
+from karat.config import Config, flat, unread_settings
 from karat.data.prepare import NoisyTask
 from karat.data.trusted import check_trusted, rank_within_class
 from karat.errors import UserError
@@ -40,6 +40,7 @@ from karat.training.trainer import Trainer
 
 DEFAULT_METHOD = "karat"
 DRAWN_PER_CLASS = 10  # rows that are taken to be right where nobody named trusted ones
+_ARGUMENTS = ("method", "model", "seed", "training.device")  # settings of a run that are arguments here
 LABEL_COLUMNS = ("given_label", "predicted_label", "suggested_label", "helpful_label", "cleaned_label")
 Model = str | nn.Module | Callable[[tuple[int, ...], int], nn.Module]
 
@@ -145,10 +146,11 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         self._schema = schema_of(X)
         inputs = self._schema.inputs_of(X)
         trainer = self._trained(noisy_task(self._schema, inputs, labels, mask, written, names), seed)
-        self.network_ = trainer.models("selected")["selected"].cpu()
+        network = trainer.models("selected")["selected"]
+        self._keep(audit(audit_record(trainer, network)), rows=len(y))
+        self.network_ = network.cpu()  # only now: the audit reads the inputs where the trainer has them
         self.n_iter_ = math.ceil(trainer.steps_done / trainer.steps_per_epoch)
         self.trusted_rows_ = mask.nonzero().flatten().numpy()
-        self._keep(audit(audit_record(trainer, self.network_)), rows=len(y))
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -178,6 +180,11 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         """Take all steps, from a random state of their own."""
         with torch.random.fork_rng():
             trainer = Trainer(self._config(task, seed), task, build=self._build)
+            if isinstance(self.model, nn.Module) and trainer.method.partners:
+                raise UserError(
+                    f"{self.method} needs networks that begin differently, and copies of one module are alike: give "
+                    "model as a function of (shape, classes) that makes a new one."
+                )
             progress = Progress(self.method, trainer.total_steps) if self.verbose else None
             with progress or nullcontext():
                 while not trainer.finished:
@@ -193,6 +200,13 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         if self.settings:
             from karat.config_values import make_config  # takes longer than a small fit; most do without
 
+            names = flat(dict(self.settings))
+            refused = [name for name in names if name in _ARGUMENTS or name.startswith(("data.", "noise."))]
+            if refused:
+                raise UserError(
+                    f"settings has {', '.join(refused)}: leave it out, since method, model, random_state, device and "
+                    "the data are arguments of their own."
+                )
             config = make_config(self.settings)
         training = replace(config.training, device=self.device)
         if self.batch_size is not None:
@@ -209,7 +223,10 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         if self.weight_decay is not None:
             optimizer = replace(optimizer, weight_decay=self.weight_decay)
         model = self.model if isinstance(self.model, str) else type(self.model).__name__
-        return replace(config, method=self.method, model=model, seed=seed, optimizer=optimizer, training=training)
+        config = replace(config, method=self.method, model=model, seed=seed, optimizer=optimizer, training=training)
+        for sentence in unread_settings(config):
+            warnings.warn(sentence, UserWarning, stacklevel=4)
+        return config
 
     def _build(self, name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
         if isinstance(self.model, str):

@@ -108,8 +108,15 @@ def _patch_responses(sample: Tensor, generator: torch.Generator) -> Describe:
     def drawn(highest: int, count: int) -> Tensor:
         return torch.randint(highest, (count,), generator=generator).to(sample.device)
 
-    of_some = torch.cat([patches(part) for part in sample[drawn(len(sample), 2_000)].split(CHUNK)])
-    found = of_some[torch.arange(len(of_some)).repeat(10), drawn(of_some.shape[1], 10 * len(of_some))]
+    count = (height - side + 1) * (width - side + 1)  # of an image's patches
+    some, places = sample[drawn(len(sample), 2_000)], drawn(count, 20_000).view(10, -1)  # ten patches of each
+    found = torch.cat(
+        [
+            patches(part)[torch.arange(len(part), device=at.device), at]
+            for part, at in zip(some.split(CHUNK), places.split(CHUNK, dim=1), strict=True)
+        ],
+        dim=1,
+    ).flatten(0, 1)
     mean = found.mean(dim=0)
     variances, axes = torch.linalg.eigh((found - mean).T @ (found - mean) / len(found))
     whitening = axes * (variances.clamp(min=0) + FLATTENING * variances.mean() + TINY).rsqrt() @ axes.T
@@ -117,8 +124,8 @@ def _patch_responses(sample: Tensor, generator: torch.Generator) -> Describe:
     lengths = white.norm(dim=1)
     filters = (F.normalize(white[lengths >= lengths.median() / 2][:FILTERS], dim=1) @ whitening).T
     offset = mean @ filters
-    places = torch.eye(of_some.shape[1], device=sample.device).view(-1, 1, height - side + 1, width - side + 1)
-    pooling = F.adaptive_avg_pool2d(places, GRID).flatten(1).T.contiguous()  # this product is faster than the pooling
+    grid = torch.eye(count, device=sample.device).view(-1, 1, height - side + 1, width - side + 1)
+    pooling = F.adaptive_avg_pool2d(grid, GRID).flatten(1).T.contiguous()  # this product is faster than the pooling
 
     def describe(images: Tensor) -> Tensor:
         found = patches(_shrunk(images))

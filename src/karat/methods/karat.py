@@ -106,7 +106,7 @@ class Karat(Method):
         found = {"loss": loss, "weak": weak_loss, "strong": strong_loss, "trusted": trusted_loss}
         return StepResult(
             {name: value.detach() for name, value in found.items()},
-            # Mixed views have no logits of their own; these never saw the label that they are compared with.
+            # Mixed views have no logits of their own; these are of heads that never saw the label.
             self.probabilities[batch.rows].clamp(min=1e-12).log().to(weak),
             label_trust=posterior.gather(1, batch.given_labels[:, None]).squeeze(1),
             pseudo_labels=posterior,
@@ -118,7 +118,7 @@ class Karat(Method):
         return with_head(model, self.task.trusted_inputs(torch.arange(1)), judge.weight, judge.bias)
 
     def judged(self, model: nn.Module) -> Judgement:
-        """Return the label model's probabilities, each without the example's own label, and its noise matrix."""
+        """Return the label model's probabilities, by heads that have not seen the example's label, and its T."""
         found, _ = self._by_both(model)
         return Judgement(found.probabilities, found.transition)
 

@@ -1,8 +1,8 @@
 """The label model: what the true classes are, by several judges together, all given labels and the trusted ones.
 
-The judges' logits, which never saw the label they are compared with, are added up, each with a temperature of its own:
-`p_i = softmax(Σ_j τ_j·z_ij)`. With the noise matrix T the label then counts once: `q_i(c) ∝ p_i(c)·T[c, given_i]`.
-τ and T are those under which the labels are most likely.
+The judges' logits, of heads that never saw the label they are compared with, are added up, each with a temperature of
+its own: `p_i = softmax(Σ_j τ_j·z_ij)`. With the noise matrix T the label then counts once:
+`q_i(c) ∝ p_i(c)·T[c, given_i]`. τ and T are those under which the labels are most likely.
 """
 
 from collections.abc import Sequence

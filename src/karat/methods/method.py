@@ -56,7 +56,7 @@ class Phase(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A method's own verdict on the noisy examples: as sure as it is right, and made without the label it judges."""
+    """A method's own verdict on the noisy examples, without their given labels, as sure as unseen labels allow."""
 
     probabilities: Tensor
     transition: Tensor

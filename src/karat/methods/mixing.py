@@ -43,6 +43,8 @@ def sharpened(probabilities: Tensor, temperature: float) -> Tensor:
     tensor([[0.9000, 0.1000]])
     """
     powers = probabilities.pow(1 / temperature)
+    if not powers.sum(dim=1).all():  # at so low a temperature all powers of a row may be too small for its numbers
+        powers = (probabilities / probabilities.amax(dim=1, keepdim=True)).pow(1 / temperature)
     return powers / powers.sum(dim=1, keepdim=True)
 
 

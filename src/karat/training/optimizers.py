@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from karat.config import MOMENTUM_OPTIMIZERS
 from karat.errors import UserError, choose
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -36,7 +37,7 @@ def make_optimizer(
     """
     kind: Any = choose("optimizer", name, OPTIMIZERS)
     options: dict[str, Any] = {"lr": rate, "weight_decay": weight_decay}
-    if name in ("sgd", "rmsprop"):
+    if name in MOMENTUM_OPTIMIZERS:
         options["momentum"] = momentum
     if nesterov:
         if name != "sgd" or momentum == 0:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from karat.errors import UserError
 from karat.methods.method import Phase
 from karat.training.schedules import Schedule, make_schedule, selected_step
 
@@ -12,6 +13,11 @@ def phase_spans(phases: Sequence[Phase], total_steps: int) -> list[range]:
     >>> phase_spans([Phase(0.4), Phase(0.6)], 12)
     [range(0, 5), range(5, 12)]
     """
+    if total_steps < len(phases):
+        raise UserError(
+            f"The method trains in {len(phases)} phases, and the run has {total_steps} "
+            f"step{'s' if total_steps > 1 else ''}: set training.steps to {len(phases)} or more."
+        )
     ends: list[int] = []
     done = 0.0
     for number, phase in enumerate(phases):
@@ -19,7 +25,7 @@ def phase_spans(phases: Sequence[Phase], total_steps: int) -> list[range]:
         left_for_others = len(phases) - 1 - number
         earliest = (ends[-1] if ends else 0) + 1
         ends.append(max(earliest, min(round(done * total_steps), total_steps - left_for_others)))
-    ends[-1] = max(total_steps, ends[-1])
+    ends[-1] = total_steps
     return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
 

@@ -17,6 +17,7 @@ HOSTILE = (
     "</script><script>window.hacked = 1</script>",
     "שלום עולם",
     "\u202egnp.exe",
+    "hid\u200bden",
     "two\nlines",
     "{{ 7 * 7 }}",
     "x" * 500,

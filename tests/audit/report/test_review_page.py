@@ -119,6 +119,7 @@ def test_hostile_names_do_no_harm_and_come_back_as_they_were(tmp_path, open_page
     page.keyboard.press("Enter")
     assert page.evaluate("window.hacked") is None
     assert page.locator("img[src=x]").count() == 0
+    assert not set("\u202e\u200b") & set(page.inner_text("body"))
     found = read_safe_csv(exported(page, tmp_path))
     assert found["id"].tolist() == table["id"].tolist()
     assert found["given_label"].tolist() == table["given_label"].tolist()

@@ -123,6 +123,9 @@ def test_arrays(tmp_path, folder):
     new = read_new_data(folder.schema, file, folder.classes)
     assert (new.names, new.labels.tolist()) == (("7", "8"), [1, 0])
     assert (new.inputs == -1).all()
+    np.savez(file, train_inputs=pixels[:1], ids=np.array(["of train"]), test_inputs=pixels, test_labels=["dog", "cat"])
+    new = read_new_data(folder.schema, file, folder.classes)
+    assert (new.names, new.labels.tolist()) == (("0", "1"), [1, 0])
     np.savez(file, inputs=pixels[:, :8])
     with pytest.raises(UserError, match="have 3 channels and 8x16 pixels: give images of 3 channels and 16x16"):
         read_new_data(folder.schema, file)
@@ -140,3 +143,11 @@ def test_a_schema_of_something_else_is_refused():
 def test_the_size_of_images_is_the_runs(tmp_path, folder):
     mine = load_data(DataSettings(str(tmp_path / "mine"), image_size=8))
     assert read_new_data(mine.schema, tmp_path / "mine").inputs.shape == (14, 3, 8, 8)
+
+
+def test_a_table_without_images_says_what_helps(tmp_path, folder):
+    table = write_table(tmp_path / "new.csv", pd.DataFrame({"file": ["a.png"]}))
+    with pytest.raises(
+        UserError, match=r"no column 'path', .* Its columns are file: give the one with the images that"
+    ):
+        read_new_data(folder.schema, table)

@@ -114,6 +114,9 @@ def test_columns_of_other_names(tmp_path):
         load_dataset(file)
     with pytest.raises(UserError, match=r"no column 'y'\. .* name the one with the features in --data.features"):
         load_data(DataSettings(file, **{**settings, "features": ["y"]}))
+    with pytest.raises(UserError, match=r"--data\.features names 'Class', which says what the label is"):
+        load_data(DataSettings(file, **{**settings, "features": ["x", "Class"]}))
+    assert load_data(DataSettings(file, **{**settings, "features": ["x", "x"]})).schema.inputs == ("x",)
 
 
 def test_lists_become_columns_and_row_numbers_are_left_out(tmp_path):
@@ -176,6 +179,23 @@ def test_all_problems_are_said_at_once(tmp_path):
         assert f"\n  {number}. {start}" in str(caught.value)
 
 
+@pytest.mark.parametrize("other", ["cafe\u0301", "caf\u00e9\u200b", "ＣＡＦÉ"])
+def test_labels_that_look_alike_are_a_warning(tmp_path, other):
+    table = features(24)
+    table["label"] = np.resize(["caf\u00e9", other], 24)
+    notes = "\n".join(load_dataset(write_table(tmp_path / "mine.csv", table)).notes)
+    assert "the encoding of characters alone are different classes here" in notes
+
+
+def test_labels_do_not_steer_the_terminal(tmp_path):
+    table = features(24)
+    table["label"] = np.resize(["cat", "dog", "evil\x1b[31m"], 24)
+    table.loc[[7, 8], ["size", "colour"]] = [1.0, "red"]
+    notes = "\n".join(load_dataset(write_table(tmp_path / "mine.csv", table)).notes)
+    assert "row 7 as 'dog' = row 8 as 'evil�[31m'" in notes
+    assert "\x1b" not in notes
+
+
 def test_labels_that_nearly_agree_and_equal_rows_are_warnings(tmp_path):
     table = features(24)
     table["label"] = np.resize(["cat", "Cat", "cat "], 24)
@@ -183,7 +203,7 @@ def test_labels_that_nearly_agree_and_equal_rows_are_warnings(tmp_path):
     table.loc[[0, 23], ["size", "colour"]] = [2.0, "red"]
     table.loc[6, "label"] = "Cat"
     notes = "\n".join(load_dataset(write_table(tmp_path / "mine.csv", table)).notes)
-    assert "differ in blanks or capitals alone are different classes here ('Cat' and 'cat' and 'cat ')" in notes
+    assert "encoding of characters alone are different classes here ('Cat' and 'cat' and 'cat ')" in notes
     assert "1 feature row is in the train rows under two labels (row 6 as 'Cat' = row 9 as 'cat')" in notes
     assert "1 trusted feature row is also in the test part (row 0)" in notes
 

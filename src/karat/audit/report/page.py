@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -23,7 +24,7 @@ REVIEW_ROWS = 5_000
 GALLERY = 24
 FILES = "report_files"
 _HERE = Path(__file__).parent
-_DECEIVING = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_JOINERS = "\u200c\u200d"  # invisible, but a part of Persian and Indian words and of emoji
 _SCRIPTS = ("page", "csv", "store", "rows", "grid", "chooser", "example", "review")  # in this order
 
 
@@ -143,10 +144,11 @@ def content_policy(style: str, script: str) -> str:
 def readable(text: object) -> str:
     """Return a name as it can be seen: characters that are invisible or turn the direction of text would deceive.
 
-    >>> readable("two\\nlines"), readable("\\u202egnp.exe"), readable("")
-    ('two⏎lines', '�gnp.exe', '(empty)')
+    >>> readable("two\\nlines"), readable("\\u202egnp.exe"), readable("cat\\u200b"), readable("")
+    ('two⏎lines', '�gnp.exe', 'cat�', '(empty)')
     """
-    return _DECEIVING.sub("�", re.sub(r"[\n\r]+", "⏎", str(text))) or "(empty)"
+    lines = re.sub(r"[\n\r]+", "⏎", str(text))
+    return "".join("�" if category(one) in ("Cc", "Cf") and one not in _JOINERS else one for one in lines) or "(empty)"
 
 
 def _comparison(run: RunFiles, others: Sequence[RunFiles]) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What must be right before the first step; each finding is one sentence with the remedy."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
@@ -7,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from karat.data.readers import Array
-from karat.data.sources.problems import Problems, counted, named
+from karat.data.sources.problems import Problems, counted, named, terminal_safe
 from karat.data.sources.rows import NOISY, TEST, TRUSTED, Rows
 
 MARKING = (
@@ -144,7 +145,9 @@ def _pairs(rows: Rows, table: pd.DataFrame) -> str:
     found = []
     for _, group in table.groupby("key", sort=False):
         different = group.drop_duplicates("label")
-        found.append(" = ".join(f"{rows.name(row)} as '{rows.labels[row]}'" for row in different.index[:2]))
+        found.append(
+            " = ".join(terminal_safe(f"{rows.name(row)} as '{rows.labels[row]}'") for row in different.index[:2])
+        )
         if len(found) == 3:
             break
     rest = table["key"].nunique() - len(found)
@@ -152,15 +155,16 @@ def _pairs(rows: Rows, table: pd.DataFrame) -> str:
 
 
 def _check_variants(classes: Sequence[str], problems: Problems) -> None:
-    """Warn of labels that differ in blanks or capitals alone."""
+    """Warn of labels that a reader would take for the same."""
     variants: dict[str, list[str]] = {}
     for name in classes:
-        variants.setdefault(" ".join(name.split()).casefold(), []).append(f"'{name}'")
+        seen = "".join(one for one in unicodedata.normalize("NFKC", name) if unicodedata.category(one) != "Cf")
+        variants.setdefault(" ".join(seen.split()).casefold(), []).append(f"'{name}'")
     alike = [" and ".join(names) for names in variants.values() if len(names) > 1]
     if alike:
         problems.warnings.append(
-            f"Labels that differ in blanks or capitals alone are different classes here ({named(alike)}): write them "
-            "alike if they mean the same."
+            "Labels that differ in blanks, capitals or the encoding of characters alone are different classes here "
+            f"({named(alike)}): write them alike if they mean the same."
         )
 
 

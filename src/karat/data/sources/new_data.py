@@ -144,8 +144,13 @@ def _columns(schema: Schema, settings: DataSettings, columns: Sequence[str]) -> 
                 f"on. Its columns are {named(list(columns))}: give a table with the columns of the training data."
             )
         settings = replace(settings, features=names)
-    elif schema.path_column in columns or not any(name in columns for name in IMAGE_COLUMNS):
+    elif schema.path_column in columns:
         settings = replace(settings, path_column=schema.path_column)
+    elif not any(name in columns for name in IMAGE_COLUMNS):
+        raise UserError(
+            f"{settings.name} has no column '{schema.path_column or IMAGE_COLUMNS[0]}', where the images of the "
+            f"training data stood. Its columns are {named(list(columns))}: give the one with the images that name."
+        )
     # An id column of another name than the default is needed for training, not here.
     return settings if schema.id_column in columns else replace(settings, id_column="id")
 
@@ -169,13 +174,13 @@ def _folder(root: Path, labelled: bool) -> Rows:
 
 
 def _npz(schema: Schema, file: Path, labelled: bool) -> _Found:
-    """Read the arrays inputs, labels and ids, or those of a test part."""
+    """Read the arrays inputs, labels and ids, or those of a test part, which has no ids."""
     arrays = read_npz(file)
-    inputs = next((arrays[name] for name in ("inputs", "test_inputs") if name in arrays), None)
-    labels = next((arrays[name] for name in ("labels", "test_labels") if name in arrays), None)
+    prefix = "" if "inputs" in arrays else "test_"
+    inputs, labels = arrays.get(f"{prefix}inputs"), arrays.get(f"{prefix}labels")
     if inputs is None or (labelled and labels is None):
         raise UserError(f"{file} has no array inputs{' and labels' * labelled}: save them in it.")
-    ids = arrays.get("ids", np.arange(len(inputs)))
+    ids = np.arange(len(inputs)) if prefix else arrays.get("ids", np.arange(len(inputs)))  # else those of train rows
     texts = [str(label) for label in labels.tolist()] if labelled and labels is not None else [""] * len(inputs)
     for name, array in (("labels", texts), ("ids", ids)):
         if len(array) != len(inputs):

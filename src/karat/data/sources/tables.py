@@ -55,7 +55,7 @@ def rows_of_table(table: Table, data: DataSettings, base: Path, part: int | None
         images, written = _images(table, image, data.path or base)
         names = names or written
     else:
-        features = _features(table, others, data.features, notes)
+        features = _features(table, others, data.features, {label, "trusted", "split"}, notes)
     labels = _texts(table, label) if label else [""] * len(table.frame)
     return Rows(
         table.source,
@@ -124,7 +124,10 @@ def _written(fetch: Callable[[int], Any], count: int) -> list[str] | None:
     return names if len(set(names)) == count else None
 
 
-def _features(table: Table, others: list[str], chosen: list[str] | None, notes: list[str]) -> pd.DataFrame:
+def _features(
+    table: Table, others: list[str], chosen: list[str] | None, known: set[str | None], notes: list[str]
+) -> pd.DataFrame:
+    """Return the columns to learn from: those chosen, or all others; never those `known` to be something else."""
     if chosen is not None:
         expanded: list[str] = []
         for name in chosen:
@@ -132,7 +135,12 @@ def _features(table: Table, others: list[str], chosen: list[str] | None, notes: 
             expanded += [name] if name in table.columns or not lists else lists
         for name in expanded:
             _column(table, name, "features", "--data.features", needed=True)
-        others = expanded
+            if name in known:
+                raise UserError(
+                    f"--data.features names '{name}', which says what the label is or which rows are trusted or for "
+                    "the test: leave it out, since nothing may be learned from that."
+                )
+        others = list(dict.fromkeys(expanded))
     else:
         index = [name for name in others if name in _INDEX_NAMES and row_numbers(numbers_of(table.frame[name]))]
         others = [name for name in others if name not in index]

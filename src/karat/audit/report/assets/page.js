@@ -9,9 +9,9 @@ function make(tag, className = "", text = "") {
   return node;
 }
 
-// Line ends, other control characters and those that turn the direction of text would be invisible or deceive.
+// Control characters and those that are invisible or turn the direction of text would deceive; joiners make words.
 function readable(text) {
-  return text.replace(/[\n\r]+/g, "⏎").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "�") || "(empty)";
+  return text.replace(/[\n\r]+/g, "⏎").replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}]/gu, "�") || "(empty)";
 }
 
 function quoted(text) {

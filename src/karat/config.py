@@ -192,9 +192,7 @@ def unread_settings(config: Config) -> list[str]:
     ]
     if unread:
         more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
-        remedy = (
-            f"its own are methods.{method}" if hasattr(config.methods, method) else "leave out what it does not read"
-        )
+        remedy = f"its own are methods.{method}" if hasattr(config.methods, method) else "leave out what it ignores"
         sentences.append(f"Method {method} does not read {', '.join(unread[:3])}{more}: {remedy}.")
     if "optimizer.momentum" in changed and config.optimizer.name not in MOMENTUM_OPTIMIZERS:
         sentences.append(f"Optimizer {config.optimizer.name} does not read optimizer.momentum: sgd and rmsprop do.")

@@ -72,7 +72,7 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         batch_size: noisy rows in a step; None: 100, fewer (20 at least) for small data.
         learning_rate: the highest rate of the cosine schedule; None: 0.1.
         weight_decay: of the optimizer; None: 0.0005.
-        settings: any other settings by their names in a config file, such as {"algorithm.temperature": 0.3}; the
+        settings: any other settings by their names in a config file, such as {"optimizer.name": "adamw"}; the
             arguments above count more.
         random_state: a seed, a RandomState, or None.
         device: "auto", "cpu" or "cuda".

@@ -27,7 +27,7 @@ wheel: $(INSTALLED)
 	cd build/wheel && PYTHONPATH=. $(abspath $(BIN))/python -c \
 	  "import karat, karat.cli, karat.bench.paper, pathlib; karat.bench.paper.paper_lines(); \
 	  assert pathlib.Path(karat.__file__).is_relative_to(pathlib.Path.cwd()); \
-	  import karat.audit.report.page as page; page.check_assets()"
+	  import karat.report.page as page; page.check_assets()"
 
 check: test lint types wheel
 

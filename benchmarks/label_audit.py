@@ -27,11 +27,11 @@ import torch
 from PIL import Image
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from karat.audit.safe_csv import read_safe_csv
-from karat.config import Config, DataSettings, NoiseSettings, TrainingSettings
 from karat.data.datasets import load_dataset
-from karat.data.prepare import prepare_task
+from karat.data.task import prepare_task
+from karat.files.safe_csv import read_safe_csv
 from karat.methods import CleanlabSettings, MethodSettings
+from karat.settings.config import Config, DataSettings, NoiseSettings, TrainingSettings
 from karat.training.run import task_of, train_run
 from karat.training.trainer import Trainer
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from karat.audit.safe_csv import read_safe_csv, write_safe_csv
 from karat.cli import main
+from karat.files.safe_csv import read_safe_csv, write_safe_csv
 
 WINE = [
     *("--method", "ieg"),  # which weighs examples, too

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-
 from comparing import assert_same
+
 from karat.cli import main
-from karat.files import locked
+from karat.files.locks import locked
+from karat.files.metrics_log import read_metrics
 from karat.training.checkpoints import load_checkpoint
-from karat.training.metrics import read_metrics
 
 WINE = [
     *("--data.name", "wine", "--data.trusted_per_class", "5", "--noise.kind", "symmetric", "--noise.rate", "0.5"),
@@ -354,7 +354,7 @@ def test_own_trusted_examples_are_the_ones_that_are_used(tmp_path, capsys):
 def test_demo_writes_what_it_promises(tmp_path, monkeypatch, capsys):
     """The demo with two epochs: the same code, tables and files."""
     import karat.demo
-    from karat.config import TrainingSettings
+    from karat.settings.config import TrainingSettings
 
     monkeypatch.setattr(karat.demo, "TRAINING", TrainingSettings(epochs=2, device="cpu"))
     folder = tmp_path / "demo"

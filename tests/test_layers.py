@@ -7,24 +7,26 @@ import karat
 
 PACKAGE = Path(karat.__file__).parent
 SMALL = {"errors", "files"}  # everybody may use these two
+LABORATORY = {"algorithm", "noise_matrix", "methods", "data", "models", "audit"}
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
+    "progress_bar": set(),
     "algorithm": SMALL,
+    "noise_matrix": SMALL,
     "models": SMALL,
-    "data": SMALL,
-    "audit": SMALL,
-    "methods": SMALL | {"algorithm"},
-    "config": SMALL | {"algorithm", "data", "methods"},
-    "training": SMALL | {"algorithm", "methods", "data", "models", "audit", "config"},
-    "config_values": SMALL | {"config", "parser"},
-    "bench": SMALL | {"config", "config_values", "methods", "data", "audit", "training"},
+    "data": SMALL | {"noise_matrix"},
+    "audit": SMALL | {"noise_matrix"},
+    "methods": SMALL | {"algorithm", "noise_matrix"},
+    "settings": SMALL | {"algorithm", "data", "methods", "report"},
+    "report": SMALL | {"audit", "data"},
+    "inference": SMALL | {"algorithm", "data", "methods", "models", "progress_bar", "training"},
+    "training": SMALL | LABORATORY | {"inference", "progress_bar", "report", "settings"},
+    "bench": SMALL | LABORATORY | {"inference", "progress_bar", "report", "settings", "training"},
     "own_loop": SMALL | {"algorithm"},
-    "estimator": SMALL | {"algorithm", "config", "config_values", "data", "models", "training", "audit"},
-    "demo": SMALL | {"config", "data", "training", "audit"},
-    "parser": SMALL,
-    "options": SMALL | {"config", "parser", "training"},
-    "cli": SMALL | {"config", "data", "training", "audit", "bench", "demo", "options"},
+    "estimator": SMALL | LABORATORY | {"inference", "progress_bar", "settings", "training"},
+    "demo": SMALL | {"data", "report", "settings", "training"},
+    "cli": SMALL | {"audit", "bench", "data", "demo", "inference", "report", "settings", "training"},
     "__main__": {"cli"},
     "__init__": {"estimator", "own_loop"},  # only when asked for
 }

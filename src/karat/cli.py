@@ -15,20 +15,20 @@ from rich.table import Table
 from rich.text import Text
 
 from karat.audit.apply import apply_decisions
-from karat.audit.files import suggest_rows, write_audit, write_pred_probs
-from karat.audit.safe_csv import read_safe_csv, write_safe_csv
+from karat.audit.run_audit import suggest_rows, write_audit, write_pred_probs
 from karat.bench.command import bench
-from karat.config import Config, config_as_dict, unread_settings
-from karat.data.noise_report import write_noise
-from karat.data.prepare import NoisyTask
+from karat.data.noise.summary import write_noise
 from karat.data.sources.problems import BadImages, counted, terminal_safe
+from karat.data.task import NoisyTask
 from karat.demo import run_demo
 from karat.errors import UserError
-from karat.options import build_parser, config_of, load_config, parse
+from karat.files.safe_csv import read_safe_csv, write_safe_csv
+from karat.inference.evaluation import Accuracy
+from karat.inference.model import evaluate_data, predict_run
+from karat.report.run_report import report_run
+from karat.settings.config import Config, config_as_dict, unread_settings
+from karat.settings.options import build_parser, config_of, load_config, parse
 from karat.training.corrections import retrain_command
-from karat.training.evaluation import Accuracy
-from karat.training.predict import evaluate_data, predict_run
-from karat.training.report import report_run
 from karat.training.run import RunResult, evaluate_run, rog_of_run, task_of, train_run
 from karat.training.run_folder import check_same_config, chosen_settings, new_folder
 

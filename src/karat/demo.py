@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
-from karat.audit.plots import accuracy_curves, save_figure, suspicious_gallery
-from karat.audit.safe_csv import read_safe_csv
-from karat.config import Config, NoiseSettings, TrainingSettings
-from karat.data.prepare import NoisyTask
+from karat.data.task import NoisyTask
 from karat.errors import UserError
-from karat.training.metrics import read_metrics
+from karat.files.metrics_log import read_metrics
+from karat.files.safe_csv import read_safe_csv
+from karat.report.plots import accuracy_curves, save_figure, suspicious_gallery
+from karat.settings.config import Config, NoiseSettings, TrainingSettings
 from karat.training.run import RunResult, task_of, train_run
 from karat.training.run_folder import check_folder
 

@@ -5,13 +5,13 @@ import pytest
 import torch
 from records import made_up, uniform
 
+from karat.audit.beliefs import Beliefs
 from karat.audit.cleaned_labels import CONFIDENT, cleaned_labels
-from karat.audit.files import audit
 from karat.audit.label_issues import label_issues
-from karat.audit.label_model import Beliefs
-from karat.audit.safe_csv import read_safe_csv, write_safe_csv
+from karat.audit.run_audit import audit
 from karat.audit.suggest import suggestions
 from karat.errors import UserError
+from karat.files.safe_csv import read_safe_csv, write_safe_csv
 
 HOSTILE = ("<script>alert(1)</script>", "=1+1", "NA")
 

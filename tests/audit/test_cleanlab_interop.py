@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from records import made_up, uniform
 
-from karat.audit.files import write_audit, write_pred_probs
 from karat.audit.record import save_record
-from karat.audit.safe_csv import read_safe_csv
+from karat.audit.run_audit import write_audit, write_pred_probs
+from karat.files.safe_csv import read_safe_csv
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -7,8 +7,8 @@ from records import made_up, uniform
 from karat.audit.apply import apply_decisions
 from karat.audit.decisions import read_decisions
 from karat.audit.record import save_record
-from karat.audit.safe_csv import read_safe_csv, write_safe_csv
 from karat.errors import UserError
+from karat.files.safe_csv import read_safe_csv, write_safe_csv
 
 CLASSES = ("=1+1", "<script>", "NA")
 NAMES = [*("../../x", "=SUM(A1)", "", "null", 'a,"b"\n'), *(f"n{number}" for number in range(55))]
@@ -57,7 +57,7 @@ def test_decided_rows_are_trusted_with_their_verified_label(run):
 
 
 def test_undecided_rows_can_carry_the_cleaned_label(run):
-    from karat.audit.files import audit
+    from karat.audit.run_audit import audit
 
     record, folder = run
     applied = apply_decisions(folder, decisions(folder, ("n0", 5, "keep", "")), folder / "new.csv", labels="cleaned")

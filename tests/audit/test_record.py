@@ -7,10 +7,10 @@ import torch
 from records import made_up, uniform
 from safetensors import safe_open
 
-from karat.audit.files import suggest_rows, write_audit, write_pred_probs
 from karat.audit.record import load_record, save_record, verified_sample
-from karat.audit.tensor_file import read_tensors, write_tensors
+from karat.audit.run_audit import suggest_rows, write_audit, write_pred_probs
 from karat.errors import UserError
+from karat.files.tensors import read_tensors, write_tensors
 
 
 def test_a_record_comes_back(tmp_path):

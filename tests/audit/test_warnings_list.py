@@ -3,7 +3,7 @@
 import torch
 from records import made_up, uniform
 
-from karat.audit.files import audit
+from karat.audit.run_audit import audit
 from karat.audit.warnings_list import warnings_of
 
 

@@ -9,8 +9,8 @@ from karat.bench.dry_run import Cost, _extrapolated, _kinds, dry_run, measure, p
 from karat.bench.random_data import SIZES, Size, random_task, size_of
 from karat.bench.recipe import read_recipe
 from karat.cli import main
-from karat.config import Config, DataSettings, NoiseSettings
 from karat.errors import UserError
+from karat.settings.config import Config, DataSettings, NoiseSettings
 
 TEXT = """
 title: Tiny

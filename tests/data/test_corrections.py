@@ -7,8 +7,8 @@ import torch
 
 from karat.data.corrections import Corrections, corrected
 from karat.data.examples import Dataset, Examples
-from karat.data.prepare import make_task, prepare_task
 from karat.data.settings import DataSettings, NoiseSettings
+from karat.data.task import make_task, prepare_task
 from karat.errors import UserError
 
 

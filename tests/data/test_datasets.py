@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 from pyarrow import parquet, table
 
-from karat.data.collections.cifar import CIFAR10_CLASSES
-from karat.data.collections.fashion_mnist import FASHION_MNIST_FOLDER
+from karat.data.benchmarks.cifar import CIFAR10_CLASSES
+from karat.data.benchmarks.fashion_mnist import FASHION_MNIST_FOLDER
 from karat.data.datasets import load_dataset
 from karat.data.trusted import trusted_split
 from karat.errors import UserError

@@ -7,10 +7,10 @@ from karat.data import images as images_module
 from karat.data.arrays import scale_inputs
 from karat.data.examples import Dataset, Examples
 from karat.data.images import ImageFiles, take
-from karat.data.noise import NoisyLabels
-from karat.data.prepare import NoisyTask
+from karat.data.noise.labels import NoisyLabels
+from karat.data.task import NoisyTask
 from karat.errors import UserError
-from karat.training.evaluation import evaluate, predict_probabilities
+from karat.inference.evaluation import evaluate, predict_probabilities
 
 RANDOM = np.random.default_rng(0)
 

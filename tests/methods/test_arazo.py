@@ -10,7 +10,7 @@ from torch import nn
 
 from karat.errors import UserError
 from karat.methods.arazo import Arazo, ArazoSettings, wrong_probability
-from karat.methods.mixing import beta_factors
+from karat.methods.shared.mixup import beta_factors
 from karat.methods.step import Progress
 
 WARM, AFTER = Progress(0, 100, 10), Progress(90, 100, 10)

@@ -9,8 +9,8 @@ from harness import CLASSES, batch, learner, network, task
 from torch import nn
 
 from karat.errors import UserError
-from karat.methods.agreement import noise_rate_from_accuracy
 from karat.methods.co_teaching import CoTeaching, CoTeachingSettings
+from karat.methods.shared.agreement import noise_rate_from_accuracy
 from karat.methods.step import Progress
 
 

@@ -10,8 +10,8 @@ from torch import nn
 
 from karat.errors import UserError
 from karat.methods.divide_mix import DivideMix, DivideMixSettings
-from karat.methods.gaussian_mixture import clean_probability
-from karat.methods.mixing import beta_factors
+from karat.methods.shared.gaussian_mixture import clean_probability
+from karat.methods.shared.mixup import beta_factors
 from karat.methods.step import Progress
 
 AFTER = Progress(90, 100, 10)

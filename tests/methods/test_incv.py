@@ -9,8 +9,8 @@ from harness import CLASSES, batch, learner, network, task
 from torch import nn
 
 from karat.errors import UserError
-from karat.methods.agreement import noise_among_selected, noise_rate_from_agreement, removed_per_selected
 from karat.methods.incv import CANDIDATE, REMOVED, SELECTED, Incv, IncvSettings
+from karat.methods.shared.agreement import noise_among_selected, noise_rate_from_agreement, removed_per_selected
 from karat.methods.step import Progress
 
 

@@ -8,8 +8,8 @@ from harness import CLASSES, batch, learner, network
 from torch import nn
 
 from karat.errors import UserError
-from karat.methods.mixing import beta_factors
 from karat.methods.mixmatch import MixMatchSettings, mixmatch
+from karat.methods.shared.mixup import beta_factors
 from karat.methods.step import Progress
 
 PROGRESS = Progress(20, 100, 10)

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from karat.config import Config, TrainingSettings
 from karat.data.datasets import load_dataset
 from karat.data.settings import DataSettings, NoiseSettings
 from karat.errors import UserError
+from karat.settings.config import Config, TrainingSettings
 from karat.training import semantic_noise
 from karat.training.run import task_of
 from karat.training.semantic_noise import LabellerSettings, cache_folder, semantic_labels

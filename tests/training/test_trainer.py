@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from comparing import assert_same
-from karat.config import Config, NoiseSettings, OptimizerSettings, TrainingSettings
 from karat.methods import METHODS
 from karat.models import build_model
+from karat.settings.config import Config, NoiseSettings, OptimizerSettings, TrainingSettings
 from karat.training.checkpoints import load_checkpoint, random_states, restore_random_states, save_checkpoint
 from karat.training.run import task_of
 from karat.training.trainer import Trainer

@@ -10,7 +10,7 @@ from karat.bench.recipe import read_recipe
 from karat.bench.runner import _run_cell
 from karat.bench.tables import read_results, report
 from karat.cli import main
-from karat.training.metrics import read_metrics
+from karat.files.metrics_log import read_metrics
 
 
 @pytest.fixture

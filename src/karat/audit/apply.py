@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from karat.audit.cleaned_labels import cleaned_labels
 from karat.audit.decisions import new_labels, read_decisions
-from karat.audit.files import believe
 from karat.audit.record import load_record
-from karat.audit.safe_csv import write_safe_csv
+from karat.audit.run_audit import believe
 from karat.errors import choose
+from karat.files.safe_csv import write_safe_csv
 
 
 class Applied(NamedTuple):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from karat.audit.label_model import Beliefs
+from karat.audit.beliefs import Beliefs
 from karat.audit.record import AuditRecord
 
 CONFIDENT = 0.8  # a suggestion at least so likely replaces the given label

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from karat.audit.record import AuditRecord
-from karat.audit.safe_csv import read_safe_csv
 from karat.errors import UserError, suggestion
+from karat.files.safe_csv import read_safe_csv
 
 DECISIONS = ("keep", "accept", "other", "unsure")
 

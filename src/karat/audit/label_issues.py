@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from karat.audit.label_model import Beliefs
+from karat.audit.beliefs import Beliefs
 from karat.audit.record import AuditRecord
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from karat.audit.ledger import COLUMNS, Ledger
-from karat.audit.tensor_file import packed, read_tensors, unpacked, write_tensors
 from karat.errors import UserError
+from karat.files.tensors import packed, read_tensors, unpacked, write_tensors
 
 FORMAT = "karat ledger 1"
 VERIFIED_LIMIT = 10_000  # test predictions that are kept; more would not make an estimate better

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from karat.audit.label_model import Beliefs
+from karat.audit.beliefs import Beliefs
 from karat.audit.record import AuditRecord
 from karat.errors import UserError
 

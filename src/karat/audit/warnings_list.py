@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from karat.audit.label_model import Beliefs
-from karat.audit.noise_estimate import NoiseEstimate, wilson
+from karat.audit.beliefs import Beliefs
+from karat.audit.estimate import NoiseEstimate, wilson
 from karat.audit.record import AuditRecord
 
 FEW_TRUSTED = 5  # of a class

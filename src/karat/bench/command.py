@@ -17,7 +17,7 @@ from karat.bench.recipe import Recipe, read_recipe
 from karat.bench.runner import check_cells, run_recipe
 from karat.bench.tables import read_results, report
 from karat.errors import UserError
-from karat.files import replacing, write_text
+from karat.files.atomic import replacing, write_text
 
 
 def bench(

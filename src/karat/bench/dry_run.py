@@ -26,8 +26,8 @@ except ImportError:  # not a Unix: there the memory before the first step is not
 
 from karat.bench.random_data import Size, random_task, size_of
 from karat.bench.recipe import Cell, Recipe
-from karat.config import Config, NoiseSettings, OptimizerSettings
 from karat.errors import UserError
+from karat.settings.config import Config, NoiseSettings, OptimizerSettings
 from karat.training.plan import plan
 from karat.training.trainer import Trainer
 

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from karat.audit.plots import CLEAN, MISLABELLED, line_style, new_figure, save_figure
 from karat.bench.recipe import Recipe
-from karat.training.metrics import read_metrics
+from karat.files.metrics_log import read_metrics
+from karat.report.plots import CLEAN, MISLABELLED, line_style, new_figure, save_figure
 
 Records = Sequence[Mapping[str, Any]]
 

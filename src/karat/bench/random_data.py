@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import torch
 
-from karat.config import Config, NoiseSettings
 from karat.data.examples import Dataset, Examples
-from karat.data.noise import NoisyLabels
-from karat.data.prepare import NoisyTask
+from karat.data.noise.labels import NoisyLabels
+from karat.data.task import NoisyTask
+from karat.settings.config import Config, NoiseSettings
 from karat.training.run import task_of
 
 

@@ -25,10 +25,10 @@ from typing import Any
 import yaml
 
 from karat.bench.paper import paper_figure
-from karat.config import Config, flat
-from karat.config_values import make_config
 from karat.errors import UserError, choose, suggestion
 from karat.methods import METHODS
+from karat.settings.config import Config, flat
+from karat.settings.read import make_config
 
 FIGURES = ("noise", "curves", "label_trust")
 _TOP = {"title", "note", "paper", "settings", "columns", "rows", "seeds", "figures"}

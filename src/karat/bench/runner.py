@@ -14,10 +14,10 @@ import torch
 from rich.console import Console
 
 from karat.bench.recipe import Cell, Recipe
-from karat.config import config_as_dict
-from karat.config_values import make_config
 from karat.errors import UserError
-from karat.training.progress import Progress
+from karat.progress_bar import Progress
+from karat.settings.config import config_as_dict
+from karat.settings.read import make_config
 from karat.training.run import train_run
 from karat.training.run_folder import chosen_settings, differences, read_config_values
 

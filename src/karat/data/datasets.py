@@ -4,19 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from karat.data.collections.bundled import breast_cancer, digits, wine
-from karat.data.collections.cifar import cifar10, cifar100
-from karat.data.collections.clothing1m import clothing1m
-from karat.data.collections.fashion_mnist import fashion_mnist
-from karat.data.collections.food101n import food101n
-from karat.data.collections.imagenet import imagenet
-from karat.data.collections.npz import npz
-from karat.data.collections.webvision import webvision, webvision_mini
+from karat.data.benchmarks.bundled import breast_cancer, digits, wine
+from karat.data.benchmarks.cifar import cifar10, cifar100
+from karat.data.benchmarks.clothing1m import clothing1m
+from karat.data.benchmarks.fashion_mnist import fashion_mnist
+from karat.data.benchmarks.food101n import food101n
+from karat.data.benchmarks.imagenet import imagenet
+from karat.data.benchmarks.webvision import webvision, webvision_mini
 from karat.data.examples import Dataset, Request
 from karat.data.settings import DataSettings
 from karat.data.sources.assemble import assemble
 from karat.data.sources.folders import read_folder
 from karat.data.sources.hugging_face import is_hugging_face, read_hugging_face
+from karat.data.sources.npz import npz
 from karat.data.sources.rows import Rows
 from karat.data.sources.table_files import TABLE_ENDINGS, is_table
 from karat.data.sources.tables import read_tables

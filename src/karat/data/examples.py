@@ -10,7 +10,7 @@ from torch import Tensor
 
 from karat.data.arrays import is_signed, mean_and_scale, scale_inputs
 from karat.data.images import ImageFiles, Inputs, take
-from karat.data.noise import ClassMap, check_labels
+from karat.data.noise.labels import ClassMap, check_labels
 from karat.data.readers import Array
 from karat.data.schema import Column, Schema
 from karat.errors import UserError

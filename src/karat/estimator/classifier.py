@@ -16,9 +16,8 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from karat.audit.files import Audit, audit
-from karat.config import Config, flat, unread_settings
-from karat.data.prepare import NoisyTask
+from karat.audit.run_audit import Audit, audit
+from karat.data.task import NoisyTask
 from karat.data.trusted import check_trusted, rank_within_class
 from karat.errors import UserError
 from karat.estimator.inputs import (
@@ -31,10 +30,11 @@ from karat.estimator.inputs import (
     trusted_pair,
     validated,
 )
+from karat.inference.evaluation import predict_probabilities
 from karat.models import build_model
-from karat.training.evaluation import predict_probabilities
+from karat.progress_bar import Progress
+from karat.settings.config import Config, flat, unread_settings
 from karat.training.plan import default_batch_size
-from karat.training.progress import Progress
 from karat.training.run_folder import audit_record
 from karat.training.trainer import Trainer
 
@@ -198,7 +198,7 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
     def _config(self, task: NoisyTask, seed: int) -> Config:
         config, rows = Config(), len(task.noisy)
         if self.settings:
-            from karat.config_values import make_config  # takes longer than a small fit; most do without
+            from karat.settings.read import make_config  # takes longer than a small fit; most do without
 
             names = flat(dict(self.settings))
             refused = [name for name in names if name in _ARGUMENTS or name.startswith(("data.", "noise."))]

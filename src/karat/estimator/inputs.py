@@ -13,9 +13,9 @@ from torch import Tensor
 from karat.data.arrays import scale_inputs
 from karat.data.examples import Dataset, Examples, array_schema
 from karat.data.features import Remedies, fit_columns
-from karat.data.noise import NoisyLabels
-from karat.data.prepare import NoisyTask
+from karat.data.noise.labels import NoisyLabels
 from karat.data.schema import Schema
+from karat.data.task import NoisyTask
 from karat.errors import UserError
 
 Array = np.ndarray

@@ -18,7 +18,7 @@ from karat.methods.gce import GceSettings, gce
 from karat.methods.glc import GlcSettings, GoldLossCorrection
 from karat.methods.ieg import ieg
 from karat.methods.incv import Incv, IncvSettings
-from karat.methods.karat import Karat, KaratSettings
+from karat.methods.karat.method import Karat, KaratSettings
 from karat.methods.l2r import l2r
 from karat.methods.loss_correction import LossCorrection, LossCorrectionSettings
 from karat.methods.mentornet import MentorNet, MentorNetSettings

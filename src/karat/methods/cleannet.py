@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from karat.errors import UserError
-from karat.methods.features import features_at
 from karat.methods.method import Method, Task
+from karat.methods.shared.last_layer import features_at
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
 

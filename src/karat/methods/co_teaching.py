@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from karat.errors import UserError
-from karat.methods.agreement import noise_rate_from_accuracy
-from karat.methods.ensemble import Ensemble, log_mean_prediction
 from karat.methods.method import Method, Task, logits_at
-from karat.methods.mixing import ramp, warming_up
+from karat.methods.shared.agreement import noise_rate_from_accuracy
+from karat.methods.shared.ensemble import Ensemble, log_mean_prediction
+from karat.methods.shared.mixup import ramp, warming_up
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from karat.algorithm.targets import one_hot
 from karat.errors import UserError
-from karat.methods.ensemble import Ensemble, log_mean_prediction
-from karat.methods.gaussian_mixture import clean_probability
 from karat.methods.method import Method, Task, logits_at
-from karat.methods.mixing import (
+from karat.methods.shared.ensemble import Ensemble, log_mean_prediction
+from karat.methods.shared.gaussian_mixture import clean_probability
+from karat.methods.shared.mixup import (
     labelled_and_guessed_losses,
     mixed_with_others,
     ramp,

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from karat.algorithm.settings import AlgorithmSettings
 from karat.errors import UserError
-from karat.methods.agreement import noise_among_selected, noise_rate_from_agreement, removed_per_selected
 from karat.methods.co_teaching import co_teach
-from karat.methods.ensemble import Ensemble
 from karat.methods.method import Method, Phase, Task, logits_at
-from karat.methods.mixing import ramp
+from karat.methods.shared.agreement import noise_among_selected, noise_rate_from_agreement, removed_per_selected
+from karat.methods.shared.ensemble import Ensemble
+from karat.methods.shared.mixup import ramp
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
 

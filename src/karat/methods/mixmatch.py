@@ -6,8 +6,8 @@ import torch
 
 from karat.algorithm.targets import one_hot
 from karat.errors import UserError
-from karat.methods.ensemble import log_mean_prediction
-from karat.methods.mixing import labelled_and_guessed_losses, mixed_with_others, ramp, sharpened
+from karat.methods.shared.ensemble import log_mean_prediction
+from karat.methods.shared.mixup import labelled_and_guessed_losses, mixed_with_others, ramp, sharpened
 from karat.methods.step import Batch, Learner, StepResult
 
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from karat.algorithm.network import evaluation_mode
 from karat.algorithm.settings import AlgorithmSettings
 from karat.errors import UserError
-from karat.methods.features import hidden
 from karat.methods.method import Method, Task
+from karat.methods.shared.last_layer import hidden
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
 

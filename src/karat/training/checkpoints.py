@@ -15,9 +15,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
-from karat.audit.tensor_file import checksum, read_tensors, write_tensors
 from karat.errors import UserError
-from karat.files import replacing
+from karat.files.atomic import replacing
+from karat.files.tensors import checksum, read_tensors, write_tensors
 
 FORMAT = "karat checkpoint 1"
 PLAIN_TYPES = (bool, int, float, str, type(None))

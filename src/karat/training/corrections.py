@@ -4,10 +4,10 @@ import shlex
 from dataclasses import fields
 from pathlib import Path
 
-from karat.audit.safe_csv import read_safe_csv
-from karat.config import Config, NoiseSettings
 from karat.data.corrections import Corrections
 from karat.errors import UserError
+from karat.files.safe_csv import read_safe_csv
+from karat.settings.config import Config, NoiseSettings
 
 
 def read_corrections(path: Path) -> Corrections:

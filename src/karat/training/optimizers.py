@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from karat.config import MOMENTUM_OPTIMIZERS
 from karat.errors import UserError, choose
+from karat.settings.config import MOMENTUM_OPTIMIZERS
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,

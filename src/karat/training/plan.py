@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from karat.config import Config
-from karat.data.prepare import NoisyTask
+from karat.data.task import NoisyTask
 from karat.errors import UserError
 from karat.models import PRETRAINED, SMALL_IMAGE, build_model, has_weights_here
+from karat.settings.config import Config
 
 EPOCHS = 60  # where nothing speaks against it; the README's figures on digits have it
 # More do not help small sets. Wine, 60% symmetric noise, 10 trusted a class, seeds 0 to 2: 98.1, 94.4, 94.4 after 100

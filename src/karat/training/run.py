@@ -11,18 +11,18 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from karat.config import Config, config_as_dict
-from karat.data.prepare import NoisyTask, prepare_task
+from karat.data.task import NoisyTask, prepare_task
 from karat.errors import UserError
-from karat.files import locked
+from karat.files.locks import locked
+from karat.files.metrics_log import MetricsLog
+from karat.inference.evaluation import Accuracy, evaluate
 from karat.methods.rog import generative_classifier
+from karat.progress_bar import Progress
+from karat.report.run_report import report_after_training
+from karat.settings.config import Config, config_as_dict
 from karat.training.checkpoints import save_weights, save_with_ledger
 from karat.training.corrections import read_corrections
-from karat.training.evaluation import Accuracy, evaluate
-from karat.training.metrics import MetricsLog
 from karat.training.plan import with_chosen
-from karat.training.progress import Progress
-from karat.training.report import report_after_training
 from karat.training.run_folder import (
     check_folder,
     chosen_settings,

@@ -37,19 +37,19 @@ import torch
 import yaml
 from torch import nn
 
-from karat.audit.files import write_audit
-from karat.audit.plots import accuracy_curves, coefficient_curves, save_figure, untested_curves
 from karat.audit.record import AuditRecord, Rows, save_record, verified_sample
-from karat.audit.safe_csv import write_safe_csv
-from karat.config import Config, config_as_dict, flat
-from karat.data.label_files import save_labels
-from karat.data.noise_report import noise_summary
+from karat.audit.run_audit import write_audit
+from karat.data.noise.label_files import save_labels
+from karat.data.noise.summary import noise_summary
 from karat.errors import UserError
-from karat.files import write_text
-from karat.methods.ensemble import Ensemble
+from karat.files.atomic import write_text
+from karat.files.metrics_log import read_metrics
+from karat.files.safe_csv import write_safe_csv
+from karat.inference.evaluation import predict_probabilities
+from karat.methods.shared.ensemble import Ensemble
+from karat.report.plots import accuracy_curves, coefficient_curves, save_figure, untested_curves
+from karat.settings.config import Config, config_as_dict, flat
 from karat.training.checkpoints import load_checkpoint, save_weights, with_ledger
-from karat.training.evaluation import predict_probabilities
-from karat.training.metrics import read_metrics
 from karat.training.trainer import Trainer
 
 try:

@@ -12,19 +12,19 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from karat.data.augmentation import AugmentationSettings, make_augmentation, seeded
-from karat.data.draw import Labeller
 from karat.data.examples import Dataset, Examples
 from karat.data.images import ImageFiles
-from karat.data.label_files import load_labels, save_labels
-from karat.data.noise import NoisyLabels
+from karat.data.noise.kinds import Labeller
+from karat.data.noise.label_files import load_labels, save_labels
+from karat.data.noise.labels import NoisyLabels
 from karat.data.samplers import ShuffledStream
 from karat.data.settings import NoiseSettings
 from karat.data.trusted import rank_within_class
 from karat.errors import UserError
+from karat.inference.evaluation import predict_probabilities
 from karat.models import build_model
-from karat.training.evaluation import predict_probabilities
+from karat.training.build import make_fabric
 from karat.training.optimizers import make_optimizer, set_rate
-from karat.training.parts import make_fabric
 from karat.training.plan import default_batch_size
 from karat.training.schedules import cosine
 

@@ -10,20 +10,20 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from karat.audit.ledger import Ledger
-from karat.config import Config
-from karat.data.prepare import NoisyTask
 from karat.data.samplers import BalancedStream, ShuffledStream
+from karat.data.task import NoisyTask
 from karat.errors import UserError
+from karat.inference.evaluation import evaluate, predict_probabilities
 from karat.methods import make_method, settings_of
 from karat.methods.method import Tell, ignored
 from karat.methods.step import Batch, Progress, StepResult
 from karat.models import build_model
+from karat.settings.config import Config
 from karat.training.average import WeightAverage
+from karat.training.build import Build, make_fabric, method_task, new_learner, new_module
 from karat.training.checkpoints import random_states, restore_random_states
-from karat.training.evaluation import evaluate, predict_probabilities
 from karat.training.figures import EpochFigures, coefficient_figures
 from karat.training.optimizers import set_rate
-from karat.training.parts import Build, make_fabric, method_task, new_learner, new_module
 from karat.training.phases import phase_at, phase_spans, phased_schedule, selected_in_last
 from karat.training.plan import resolved
 

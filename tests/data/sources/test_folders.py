@@ -8,8 +8,8 @@ from PIL import Image
 
 from karat.data.datasets import load_data, load_dataset
 from karat.data.images import ImageFiles
-from karat.data.prepare import make_task
 from karat.data.settings import DataSettings
+from karat.data.task import make_task
 from karat.errors import UserError
 
 

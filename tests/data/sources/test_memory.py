@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 import torch
 
-from karat.data.prepare import make_task
 from karat.data.sources.memory import from_memory
+from karat.data.task import make_task
 from karat.errors import UserError
 
 RANDOM = np.random.default_rng(0)

@@ -1,0 +1,84 @@
+"""The files of an audit, written from ledger.safetensors alone: no example is decoded again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from karat.audit.beliefs import Beliefs, LabelModel, beliefs, fit_label_model
+from karat.audit.cleaned_labels import cleaned_labels
+from karat.audit.estimate import NoiseEstimate, estimate_noise, save_estimate
+from karat.audit.label_issues import label_issues
+from karat.audit.metrics import read_records
+from karat.audit.record import AuditRecord, load_record
+from karat.audit.suggest import suggestions
+from karat.audit.warnings_list import warnings_of
+from karat.files.atomic import replacing
+from karat.files.safe_csv import write_safe_csv
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What the ledger says: the fitted model, what it believes, and the tables and the estimate made from that."""
+
+    model: LabelModel
+    beliefs: Beliefs
+    issues: pd.DataFrame
+    cleaned: pd.DataFrame
+    estimate: NoiseEstimate
+
+
+def believe(record: AuditRecord) -> tuple[LabelModel, Beliefs]:
+    """Fit the model of the labels to a record; return it and what it believes about each noisy example.
+
+    Where the method brings its own, nothing is fitted.
+    """
+    probabilities, given = record.ledger.probabilities, record.noisy.labels
+    if record.transition is not None:
+        model = LabelModel(1.0, record.transition.double())
+    else:
+        model = fit_label_model(probabilities, given, record.trusted_ledger.probabilities, record.trusted.labels)
+    return model, beliefs(model, probabilities, given)
+
+
+def audit(record: AuditRecord, metrics: Sequence[Mapping[str, Any]] = ()) -> Audit:
+    """Fit the model of the labels to a record and read everything off it; the metrics are for the warnings."""
+    model, believed = believe(record)
+    estimate = estimate_noise(record, model, believed)
+    warnings = tuple(warnings_of(record, believed, estimate, metrics))
+    return Audit(
+        model,
+        believed,
+        label_issues(record, believed),
+        cleaned_labels(record, believed),
+        replace(estimate, warnings=warnings),
+    )
+
+
+def write_audit(folder: Path) -> Audit:
+    """Write label_issues.csv, cleaned_labels.csv and noise_estimate.json of a run from its ledger."""
+    found = audit(load_record(folder / "ledger.safetensors"), read_records(folder / "metrics.jsonl"))
+    write_safe_csv(found.issues, folder / "label_issues.csv")
+    write_safe_csv(found.cleaned, folder / "cleaned_labels.csv")
+    save_estimate(found.estimate, folder / "noise_estimate.json")
+    return found
+
+
+def suggest_rows(folder: Path, count: int) -> tuple[Path, pd.DataFrame]:
+    """Write suggestions.csv of a run: the rows to verify next."""
+    record = load_record(folder / "ledger.safetensors")
+    rows = suggestions(record, believe(record)[1], count)
+    path = folder / "suggestions.csv"
+    write_safe_csv(rows, path)
+    return path, rows
+
+
+def write_pred_probs(folder: Path, path: Path) -> None:
+    """Write the remembered predictions of the noisy examples, in the order of their index, as cleanlab takes them."""
+    record = load_record(folder / "ledger.safetensors")
+    ordered = record.ledger.probabilities[record.noisy.index.argsort()].double()
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.save(file, (ordered / ordered.sum(dim=1, keepdim=True)).numpy(), allow_pickle=False)

@@ -1,0 +1,1 @@
+"""Label noise for experiments: one kind, one file."""

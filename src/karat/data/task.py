@@ -1,0 +1,164 @@
+"""From settings to the two sets that every method sees: a few trusted examples and many noisy ones."""
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from karat.data.corrections import Corrections, check_corrections, corrected
+from karat.data.datasets import load_data
+from karat.data.examples import Dataset, Examples
+from karat.data.images import ImageFiles
+from karat.data.noise.kinds import Clean, Labeller, check_noise, draw_noise
+from karat.data.noise.labels import NoisyLabels
+from karat.data.settings import DataSettings, NoiseSettings
+from karat.data.trusted import check_trusted, trusted_split
+from karat.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyTask:
+    """What there is to learn from, and what to measure on.
+
+    `noisy_rows` says where the noisy examples stand in the data that was loaded. `labels.true` is for reports alone; no
+    method sees it. `validation` are noisy examples that nothing is learned from, where some are held out; their labels
+    are noisy too.
+    """
+
+    dataset: Dataset
+    trusted: Examples
+    noisy: Examples
+    noisy_rows: Tensor
+    labels: NoisyLabels
+    validation: Examples | None = None
+    validation_rows: Tensor | None = None
+    validation_labels: NoisyLabels | None = None
+
+    def all_labels(self) -> tuple[Tensor, NoisyLabels]:
+        """Return rows and labels of all noisy examples, those held out included, as a label file should have them."""
+        if self.validation_rows is None or self.validation_labels is None:
+            return self.noisy_rows, self.labels
+        rows = torch.cat([self.noisy_rows, self.validation_rows])
+        true = self.labels.true, self.validation_labels.true
+        joined = replace(
+            self.labels,
+            given=torch.cat([self.labels.given, self.validation_labels.given]),
+            true=None if true[0] is None or true[1] is None else torch.cat([true[0], true[1]]),
+        )
+        order = rows.argsort()
+        return rows[order], joined.subset(order)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return what the user calls the noisy examples: ids or paths, or else their row numbers."""
+        return self.dataset.names_of(self.noisy_rows)
+
+    @property
+    def trusted_rows(self) -> Tensor:
+        """Return where the trusted examples stand in the data that was loaded."""
+        rows, _ = self.all_labels()
+        return self.dataset.rows[~torch.isin(self.dataset.rows, rows)]
+
+    @property
+    def trusted_names(self) -> tuple[str, ...]:
+        """Return what the user calls the trusted examples."""
+        return self.dataset.names_of(self.trusted_rows)
+
+    @property
+    def mislabelled(self) -> Tensor | None:
+        """Return which given labels are wrong; None where nobody knows."""
+        return None if self.labels.true is None else self.labels.given != self.labels.true
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that is learned from, by which a resumed run knows its data again.
+
+        Image files count with their names and sizes in bytes: to read all pixels would take as long as an epoch.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (self.noisy.inputs, self.noisy.labels, self.trusted.inputs, self.trusted.labels):
+            content = part.fingerprint() if isinstance(part, ImageFiles) else part.contiguous().numpy().tobytes()
+            digest.update(content)
+        return digest.hexdigest()
+
+
+def prepare_task(
+    data: DataSettings,
+    noise: NoiseSettings,
+    seed: int = 0,
+    labeller: Labeller | None = None,
+    corrections: Corrections | None = None,
+) -> NoisyTask:
+    """Load a dataset, split off its trusted examples and put noise on the labels of the others.
+
+    The trusted examples are those that the data name, or else so many of each class, drawn at random. The labeller
+    gives the labels of semantic noise, which needs a trained network.
+
+    >>> task = prepare_task(DataSettings("digits"), NoiseSettings("uniform", rate=0.8))
+    >>> len(task.trusted), len(task.noisy), round(task.labels.rate, 1)
+    (100, 1200, 0.7)
+    """
+    check_noise(noise)
+    check_corrections(data, noise, corrections)
+    _check_share(data.validation_share)
+    dataset = load_data(data, seed)
+    if corrections is not None:
+        dataset = corrected(dataset, corrections)
+    return make_task(dataset, data, noise, seed, labeller)
+
+
+def make_task(
+    dataset: Dataset,
+    data: DataSettings | None = None,
+    noise: NoiseSettings | None = None,
+    seed: int = 0,
+    labeller: Labeller | None = None,
+) -> NoisyTask:
+    """Split a dataset that is loaded, such as one from memory, into trusted and noisy examples, and draw the noise."""
+    data, noise = data or DataSettings(), noise or NoiseSettings()
+    _check_share(data.validation_share)
+    generator = torch.Generator().manual_seed(seed)
+    if dataset.trusted is None:
+        trusted_indices, indices = trusted_split(dataset.train.labels, data.trusted_per_class, generator)
+    else:
+        trusted_indices, indices = dataset.trusted.nonzero().flatten(), (~dataset.trusted).nonzero().flatten()
+    trusted = dataset.train.subset(trusted_indices)
+    check_trusted(trusted.labels, dataset.classes)
+    if not len(indices):
+        raise UserError("All train examples are trusted: leave some noisy ones to learn from.")
+    # Before the noise is drawn: the same seed holds the same examples out, whatever the noise.
+    kept, held_out = _hold_out(len(indices), data.validation_share, generator)
+    clean = Clean(dataset, indices, dataset.train.subset(indices))
+    inputs, labels = draw_noise(data, noise, clean, generator, labeller)
+    noisy, rows = Examples(inputs, labels.given), dataset.rows[indices]
+    if not len(held_out):
+        return NoisyTask(dataset, trusted, noisy, rows, labels)
+    return NoisyTask(
+        dataset,
+        trusted,
+        noisy.subset(kept),
+        rows[kept],
+        labels.subset(kept),
+        validation=noisy.subset(held_out),
+        validation_rows=rows[held_out],
+        validation_labels=labels.subset(held_out),
+    )
+
+
+def _check_share(share: float) -> None:
+    if not 0 <= share < 0.9:
+        raise UserError(f"data.validation_share is {share}: write a share from 0 to below 0.9.")
+
+
+def _hold_out(count: int, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return which of so many examples are kept and which are held out, both sorted; a share of 0 draws nothing."""
+    if share == 0:
+        return torch.arange(count), torch.arange(0)
+    number = round(share * count)
+    if not 0 < number < count:
+        raise UserError(
+            f"data.validation_share {share} of {count} noisy examples holds out {number}: "
+            "choose a share that holds out at least one example and leaves one."
+        )
+    order = torch.randperm(count, generator=generator)
+    return order[number:].sort().values, order[:number].sort().values

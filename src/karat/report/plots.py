@@ -1,0 +1,110 @@
+"""Figures of a run, drawn from its metrics: accuracy, coefficients, and the most suspicious labels."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from karat.files.atomic import replacing
+
+Records = Sequence[Mapping[str, Any]]
+
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#7F7F7F", "#CC79A7", "#E69F00", "#56B4E9")
+CLEAN, MISLABELLED = COLOURS[0], COLOURS[1]
+
+
+def accuracy_curves(runs: Mapping[str, Records], title: str = "Test accuracy") -> Figure:
+    """Draw the test accuracy (averaged weights) of one or several runs over their epochs."""
+    figure, axes = new_figure(title)
+    for (name, records), colour in zip(runs.items(), COLOURS, strict=False):
+        epochs = [record["epoch"] for record in records]
+        accuracy = [record["accuracy"] for record in records]
+        axes.plot(epochs, accuracy, color=colour, label=f"{name} ({accuracy[-1]:.1%})", linewidth=1.8)
+    axes.set_ylim(top=1.005)
+    axes.set_ylabel("accuracy on test examples")
+    axes.legend(loc="lower right", frameon=False)
+    return figure
+
+
+def untested_curves(records: Records) -> Figure:
+    """Draw what there is to see of a run without test examples: how well it agrees with its labels."""
+    figure, axes = new_figure("Agreement with labels (no test examples: accuracy was not measured)")
+    lines = {
+        "trusted_accuracy": "trusted labels (seen in training)",
+        "given_label_accuracy": "given labels (seen in training)",
+        "validation_accuracy": "given labels of held-out examples",
+    }
+    for (name, label), colour in zip(lines.items(), COLOURS, strict=False):
+        known = [record for record in records if record.get(name) is not None]
+        if known:
+            axes.plot([r["epoch"] for r in known], [r[name] for r in known], color=colour, label=label)
+    axes.set_ylim(top=1.005)
+    axes.set_ylabel("share of labels predicted")
+    axes.legend(loc="lower right", frameon=False)
+    return figure
+
+
+def coefficient_curves(records: Records) -> Figure:
+    """Draw the mean label trust of right and wrong labels, and how much of all weight is on each (figure 4).
+
+    All records have the same of these; a method may have only one of them.
+    """
+    figure, axes = new_figure("What the trusted examples say about the noisy labels")
+    epochs = [record["epoch"] for record in records]
+    if "clean_label_trust" in records[0]:
+        trust = {"right": "clean_label_trust", "wrong": "mislabelled_label_trust"}
+        for (name, key), colour in zip(trust.items(), (CLEAN, MISLABELLED), strict=True):
+            axes.plot(epochs, [r[key] for r in records], color=colour, label=f"mean trust (λ) in {name} labels")
+    if "clean_weight_share" in records[0]:
+        share = [record["clean_weight_share"] for record in records]
+        wrong = [None if value is None else 1 - value for value in share]
+        axes.plot(epochs, share, color=CLEAN, linestyle="--", label="share of weight (ω) on right labels")
+        axes.plot(epochs, wrong, color=MISLABELLED, linestyle="--", label="share of weight (ω) on wrong labels")
+    axes.set_ylim(-0.02, 1.02)
+    axes.legend(loc="center right", frameon=False)
+    return figure
+
+
+def suspicious_gallery(
+    images: Sequence[Any], given: Sequence[str], predicted: Sequence[str], columns: int = 10
+) -> Figure:
+    """Draw images with their given label and the one that the model predicts."""
+    rows = -(-len(images) // columns)
+    figure = Figure(figsize=(1.1 * columns, 1.45 * rows + 0.6), layout="constrained")
+    figure.suptitle("Most suspicious labels: given → predicted")
+    for place, (image, old, new) in enumerate(zip(images, given, predicted, strict=True)):
+        axes = figure.add_subplot(rows, columns, place + 1)
+        axes.imshow(image, cmap="gray", vmin=0, vmax=1)
+        axes.set_title(f"{old} → {new}", fontsize=10, parse_math=False)
+        axes.set_axis_off()
+    return figure
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as .png and .svg."""
+    for kind in ("png", "svg"):
+        with replacing(path.with_suffix(f".{kind}")) as temporary:
+            figure.savefig(temporary, format=kind, dpi=150)
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Return the colour and stroke of the n-th of many lines: colours first, then dashes."""
+    strokes = ("-", "--", "-.", (0, (1, 1)))
+    colour, stroke = number % len(COLOURS), number // len(COLOURS)
+    return {"color": COLOURS[colour], "linestyle": strokes[stroke % len(strokes)], "linewidth": 1.6}
+
+
+def new_figure(title: str, over: str = "epoch") -> tuple[Figure, Any]:
+    """Return a figure with one frame for shares over epochs or another quantity."""
+    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_title(title, loc="left")
+    axes.set_xlabel(over)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=over == "epoch"))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes

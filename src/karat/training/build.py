@@ -1,0 +1,85 @@
+"""The parts of a run, made from its config: device, network, optimizer, and what the method may look at."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from karat.algorithm.network import Network
+from karat.data.augmentation import make_augmentation
+from karat.data.examples import Examples
+from karat.data.task import NoisyTask
+from karat.errors import UserError
+from karat.methods.method import Task, Tell
+from karat.methods.step import Learner
+from karat.models import build_model
+from karat.settings.config import Config
+from karat.training.optimizers import make_optimizer
+
+Build = Callable[[str, tuple[int, ...], int], nn.Module]  # name, shape and classes: as `build_model`
+
+
+def new_module(config: Config, task: NoisyTask, fabric: Fabric, build: Build = build_model) -> nn.Module:
+    """Build the network with new random weights, on the device."""
+    shape = tuple(task.noisy.inputs.shape[1:])
+    module = build(config.model, shape, len(task.dataset.classes))
+    if len(shape) == 3:
+        module = module.to(memory_format=torch.channels_last)
+    return fabric.to_device(module)
+
+
+def new_learner(config: Config, task: NoisyTask, fabric: Fabric, build: Build = build_model) -> Learner:
+    """Build a network with its optimizer and augmentation."""
+    module, optimizer = new_module(config, task, fabric, build), config.optimizer
+    return Learner(
+        Network(module),
+        make_optimizer(
+            optimizer.name,
+            module.parameters(),
+            optimizer.rate,
+            optimizer.momentum,
+            optimizer.nesterov,
+            optimizer.weight_decay,
+        ),
+        make_augmentation(tuple(task.noisy.inputs.shape[1:]), task.dataset.flip, config.augmentation),
+        len(task.dataset.classes),
+        fabric.backward,
+    )
+
+
+def method_task(
+    config: Config,
+    task: NoisyTask,
+    fabric: Fabric,
+    averaged: Callable[[], nn.Module],
+    tell: Tell,
+    build: Build = build_model,
+) -> Task:
+    """Return what the method may look at: never the true labels."""
+
+    def reader(examples: Examples) -> Callable[[Tensor], Tensor]:
+        return lambda rows: examples.batch(rows).inputs.to(fabric.device)
+
+    return Task(
+        task.noisy.labels,
+        reader(task.noisy),
+        task.trusted.labels,
+        reader(task.trusted),
+        len(task.dataset.classes),
+        partial(new_learner, config, task, fabric, build),
+        averaged,
+        config.augmentation.mirrors(task.dataset.flip),
+        tell,
+    )
+
+
+def make_fabric(device: str) -> Fabric:
+    """Return Lightning Fabric on one device of this kind; "auto" is a GPU if torch sees one, else the CPU."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return Fabric(accelerator=device, devices=1)
+    except RuntimeError as error:
+        raise UserError(f"This machine has no device '{device}': write training.device: auto.") from error

@@ -1,0 +1,179 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from karat.data.noise.labels import (
+    CIFAR10_CLASS_MAP,
+    NOISES,
+    NoisyLabels,
+    asymmetric_transition,
+    check_transition,
+    corrupt,
+    make_transition,
+    symmetric_transition,
+    uniform_transition,
+)
+from karat.errors import UserError
+
+NAMES = ["none", "uniform", "symmetric", "asymmetric"]
+classes_ = st.integers(2, 6)
+rates = st.floats(0, 1)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def tolerance(draws, comparisons, failure=1e-9):
+    """Bound |share − probability| for all comparisons at once, but for one chance in 1e9.
+
+    Hoeffding: P(|share − p| >= t) <= 2·exp(−2·draws·t²); the union bound multiplies by the comparisons.
+    """
+    return math.sqrt(math.log(2 * comparisons / failure) / (2 * draws))
+
+
+@settings(max_examples=50, deadline=None)
+@given(name=st.sampled_from(NAMES), classes=classes_, rate=rates, seed=seeds)
+def test_corrupt_realises_the_transition(name, classes, rate, seed):
+    transition = make_transition(name, classes, rate)
+    draws = 4000
+    noisy = corrupt(torch.arange(classes).repeat_interleave(draws), transition, generator(seed))
+    allowed = tolerance(draws, comparisons=50 * classes**2)
+    assert (noisy.realised_transition - transition).abs().max() <= allowed
+    assert not noisy.realised_transition[transition == 0].any()  # what cannot happen never does
+
+
+@given(name=st.sampled_from(NAMES), classes=classes_, rate=rates)
+def test_transitions_are_valid(name, classes, rate):
+    transition = make_transition(name, classes, rate)
+    assert transition.dtype == torch.float64
+    check_transition(transition, classes)
+
+
+@given(classes=classes_, rate=rates)
+def test_wrong_share_per_noise(classes, rate):
+    """Uniform: a redrawn label hits the true class once in `classes`, so rate·(1 − 1/classes) are wrong."""
+    wrong = 1 - uniform_transition(classes, rate).diagonal()
+    torch.testing.assert_close(wrong, torch.full_like(wrong, rate * (1 - 1 / classes)))
+    for transition in (symmetric_transition(classes, rate), asymmetric_transition(classes, rate)):
+        wrong = 1 - transition.diagonal()
+        torch.testing.assert_close(wrong, torch.full_like(wrong, rate))
+
+
+def test_uniform_80_percent_on_10_classes_is_72_percent_wrong():
+    noisy = corrupt(torch.arange(10).repeat(10_000), uniform_transition(10, 0.8), generator())
+    assert noisy.rate == pytest.approx(0.72, abs=tolerance(100_000, comparisons=1))
+
+
+@given(classes=classes_, seed=seeds)
+def test_symmetric_never_draws_the_true_class_when_flipped(classes, seed):
+    noisy = corrupt(torch.arange(classes).repeat(100), symmetric_transition(classes, 1.0), generator(seed))
+    assert noisy.rate == 1.0
+
+
+def test_asymmetric_follows_the_map_and_leaves_the_rest():
+    noisy = corrupt(torch.arange(10), asymmetric_transition(10, 1.0, CIFAR10_CLASS_MAP), generator())
+    assert noisy.given.tolist() == [0, 1, 0, 5, 7, 3, 6, 7, 8, 1]
+
+
+def test_corrupt_keeps_its_input_and_repeats_with_the_seed():
+    labels = torch.randint(5, (200,), generator=generator(), dtype=torch.int32)
+    before = labels.clone()
+    first, second, other = (corrupt(labels, uniform_transition(5, 0.5), generator(s)) for s in (1, 1, 2))
+    assert torch.equal(labels, before)
+    assert torch.equal(first.true, before.long())
+    assert torch.equal(first.given, second.given)
+    assert not torch.equal(first.given, other.given)
+
+
+def test_corrupt_takes_no_labels():
+    assert corrupt(torch.empty(0, dtype=torch.int64), uniform_transition(3, 0.5), generator()).given.tolist() == []
+
+
+def test_realised_transition_counts_pairs():
+    noisy = NoisyLabels(torch.tensor([0, 1, 1, 1]), torch.tensor([0, 0, 1, 1]), classes=3, transition=None)
+    assert noisy.rate == 0.25
+    assert noisy.realised_transition[:2].tolist() == [[0.5, 0.5, 0], [0, 1, 0]]
+    assert noisy.realised_transition[2].isnan().all()  # no example of class 2: unknown
+
+
+def test_without_true_labels_nothing_is_realised():
+    noisy = NoisyLabels(torch.tensor([0, 1]), None, classes=2, transition=None)
+    assert noisy.rate is None
+    assert noisy.realised_transition is None
+
+
+@pytest.mark.parametrize("ending", [".npy", ".csv"])
+def test_transition_from_a_file(tmp_path, ending):
+    file = tmp_path / f"matrix{ending}"
+    expected = uniform_transition(3, 0.3)
+    np.save(file, expected) if ending == ".npy" else np.savetxt(file, expected, delimiter=",")
+    torch.testing.assert_close(make_transition("transition", 3, 0.0, matrix_file=file), expected)
+
+
+def test_table_lists_every_noise():
+    assert set(NOISES) == {*NAMES, "transition"}
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, math.inf])
+@pytest.mark.parametrize("build", [uniform_transition, symmetric_transition, asymmetric_transition])
+def test_rate_outside_0_to_1(build, rate):
+    with pytest.raises(UserError, match=r"The noise rate is .*: give a share from 0 to 1, such as 0\.8 for 80%\."):
+        build(10, rate)
+
+
+def test_one_class_cannot_be_confused():
+    with pytest.raises(UserError, match="at least 2 classes to confuse, and there are 1: add classes"):
+        symmetric_transition(1, 0.5)
+
+
+@pytest.mark.parametrize("class_map", [{0: 3}, {3: 0}, {-1: 0}, {0: -1}, {1: 1}])
+def test_class_map_outside_the_classes(class_map):
+    with pytest.raises(UserError, match="not two of the 3 classes: map a number from 0 to 2 to another one"):
+        asymmetric_transition(3, 0.5, class_map)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1.0, 0.0]], r"shape \(1, 2\): 2 classes need 2 rows \(true\) of 2 numbers \(given\)"),
+        ([1.0, 0.0], r"shape \(2,\): 2 classes"),
+        ([[1.5, -0.5], [0.0, 1.0]], "negative entry -0.5: give every entry a probability"),
+        ([[1.0, 0.0], [0.5, 0.4]], "Row 1 of the transition matrix sums to 0.9: divide each row by its sum"),
+        ([[math.nan, 1.0], [0.0, 1.0]], "NaN or infinite: give every entry a probability"),
+    ],
+)
+def test_unusable_matrix(rows, message):
+    with pytest.raises(UserError, match=message):
+        check_transition(torch.tensor(rows), 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.tensor([0, 3]), "The labels reach from 0 to 3: number the 3 classes 0 to 2"),
+        (torch.tensor([-1, 0]), "The labels reach from -1 to 0"),
+        (torch.tensor([0.0, 1.0]), r"shape \(2,\) and type float32: give one integer per example"),
+        (torch.tensor([[0, 1]]), r"shape \(1, 2\) and type int64"),
+        (torch.tensor([True]), "type bool"),
+    ],
+)
+def test_unusable_labels(labels, message):
+    with pytest.raises(UserError, match=message):
+        corrupt(labels, uniform_transition(3, 0.5), generator())
+
+
+def test_misplaced_options(tmp_path):
+    with pytest.raises(UserError, match="Did you mean 'uniform'"):
+        make_transition("unifrom", 10, 0.8)
+    with pytest.raises(UserError, match="'uniform' takes no class map: leave class_map out, or choose"):
+        make_transition("uniform", 10, 0.8, class_map={0: 1})
+    with pytest.raises(UserError, match="'none' takes no matrix: leave matrix_file out, or choose"):
+        make_transition("none", 10, 0.8, matrix_file=tmp_path / "matrix.npy")
+    with pytest.raises(UserError, match="needs a matrix: set matrix_file"):
+        make_transition("transition", 10, 0.8)

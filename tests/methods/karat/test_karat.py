@@ -1,0 +1,137 @@
+"""Karat: posteriors by what inputs look like, then by the network too; its judge's head at the end."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from harness import CLASSES, COUNT, batch, learner, network, stepped, task
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from karat.errors import UserError
+from karat.methods.karat.judge import noise_posterior
+from karat.methods.karat.method import Karat, KaratSettings, with_head
+from karat.methods.step import Progress
+
+SETTINGS = KaratSettings()
+FIRST_PASS = Progress(step=0, total_steps=9, steps_per_epoch=3)
+SECOND_PASS = Progress(step=3, total_steps=9, steps_per_epoch=3)
+
+
+def shown():
+    """Return the task with inputs that show their class: random ones tell judges nothing."""
+    plain = task()
+
+    def showing(inputs, labels):
+        return lambda rows: inputs(rows) + 3 * torch.eye(CLASSES, 6, dtype=torch.float64)[labels[rows]]
+
+    return replace(
+        plain,
+        noisy_inputs=showing(plain.noisy_inputs, plain.given_labels),
+        trusted_inputs=showing(plain.trusted_inputs, plain.trusted_labels),
+    )
+
+
+def fitted():
+    """Return a method after its second fit, and the network whose features it read."""
+    module = network()
+    method = Karat(shown(), SETTINGS)
+    method.begin_epoch(FIRST_PASS, learner(module), SETTINGS, torch.Generator())
+    method.begin_epoch(SECOND_PASS, learner(module), SETTINGS, torch.Generator())
+    return method, module
+
+
+def test_the_first_posteriors_come_before_the_network_has_learned_anything():
+    method = Karat(shown(), SETTINGS)
+    method.begin_epoch(FIRST_PASS, None, SETTINGS, torch.Generator())
+    assert method.appearance_logits.shape == (COUNT, CLASSES)
+    expected = noise_posterior(method.probabilities, method.task.given_labels, method.transition)
+    torch.testing.assert_close(method.posterior, expected)
+
+
+def test_later_ones_listen_to_both_judges():
+    method, module = fitted()
+    by_both = method.judged(module).probabilities
+    method.appearance_logits = torch.zeros_like(method.appearance_logits)
+    assert not torch.allclose(method.judged(module).probabilities, by_both, atol=1e-3)
+
+
+def test_a_fit_gives_posteriors_by_bayes_rule():
+    method, _ = fitted()
+    expected = noise_posterior(method.probabilities, method.task.given_labels, method.transition)
+    torch.testing.assert_close(method.posterior, expected)
+    torch.testing.assert_close(method.posterior.sum(dim=1), torch.ones(COUNT))
+    wrong = 1 - method.posterior[torch.arange(COUNT), method.task.given_labels].mean().item()
+    assert method.noise_rate == pytest.approx(wrong)
+
+
+def test_a_step_learns_the_posteriors_and_sharpened_ones():
+    """Without mixup: cross-entropy to q on the weak view, to q² / Σ q² on the strong one (τ = 1/2), to the truth."""
+    method, module = fitted()
+    data, settings = batch(), KaratSettings(mixup=0.0)
+    q = method.posterior[data.rows].double()
+    sharp = q**2 / (q**2).sum(dim=1, keepdim=True)
+
+    def loss(bare):
+        weak, strong, trusted = bare(torch.cat([data.noisy_inputs] * 2 + [data.trusted_inputs])).split([10, 10, 8])
+        fit = [-(t * z.log_softmax(dim=1)).sum(dim=1).mean() for t, z in ((q, weak), (sharp, strong))]
+        return sum(fit) + cross_entropy(trusted, data.trusted_labels)
+
+    module.train()
+    expected = stepped(module, loss)
+    result = method.step(learner(module), data, settings, torch.Generator())
+    torch.testing.assert_close(module.state_dict(), expected)
+    torch.testing.assert_close(result.label_trust, q[torch.arange(10), data.given_labels])
+    torch.testing.assert_close(result.logits.softmax(dim=1), method.probabilities[data.rows].double())
+
+
+def test_the_fit_survives_a_checkpoint():
+    method, _ = fitted()
+    resumed = Karat(shown(), SETTINGS)
+    resumed.load_state_dict(method.state_dict())
+    for name in Karat.remembers:
+        assert torch.equal(torch.as_tensor(getattr(method, name)), torch.as_tensor(getattr(resumed, name)))
+
+
+def test_the_last_layer_becomes_the_label_models_head():
+    method, module = fitted()
+    finished = method.finished(module)
+    assert not torch.equal(finished[3].weight, module[3].weight)
+    torch.testing.assert_close(finished[0].weight, module[0].weight, rtol=0, atol=0)
+
+
+def test_a_head_takes_the_place_of_the_last_layer():
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, CLASSES))
+    inputs = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
+    weight, bias = torch.randn(CLASSES, 5), torch.randn(CLASSES)
+    torch.testing.assert_close(with_head(model, inputs, weight, bias)(inputs), model[:2](inputs) @ weight.T + bias)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, CLASSES, bias=False)),
+        nn.Sequential(nn.Linear(6, CLASSES), nn.Tanh()),  # goes on after its last linear layer
+    ],
+)
+def test_a_network_without_such_a_layer_keeps_its_parts(model):
+    """So that its weights are loaded into the network of this name; the label model reads its logits."""
+    method = Karat(shown(), SETTINGS)
+    model = model.double()
+    method.begin_epoch(FIRST_PASS, learner(model), SETTINGS, torch.Generator())
+    method.begin_epoch(SECOND_PASS, learner(model), SETTINGS, torch.Generator())
+    torch.testing.assert_close(method.finished(model).state_dict(), model.state_dict(), rtol=0, atol=0)
+    assert method.posterior.isfinite().all()
+
+
+@pytest.mark.parametrize("wrong", [{"refits": 0}, {"temperature": 0.0}, {"mixup": -1.0}])
+def test_settings_are_checked(wrong):
+    with pytest.raises(UserError, match=f"methods.karat.{next(iter(wrong))} is"):
+        KaratSettings(**wrong)
+
+
+def test_its_judgement_is_the_label_models():
+    method, module = fitted()
+    verdict = method.judged(method.finished(module))
+    torch.testing.assert_close(verdict.probabilities.sum(dim=1), torch.ones(COUNT))
+    torch.testing.assert_close(verdict.transition.sum(dim=1), torch.ones(CLASSES))

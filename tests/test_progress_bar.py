@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from karat import progress_bar as progress_module
-from karat.progress_bar import Progress
+from karat.progress_bar import ProgressBar
 
 
 class Clock:
@@ -39,7 +39,7 @@ def terminal(monkeypatch):
 
 def test_plain_lines_come_every_ten_seconds_and_at_the_end(clock, plain):
     """Steps of 4 s pass 10 s at the 3rd, 6th and 9th: there 10 − k steps of 4 s remain, 28, 16 and 4 s."""
-    with Progress("digits ieg", total=10, console=plain) as progress:
+    with ProgressBar("digits ieg", total=10, console=plain) as progress:
         for step in range(10):
             clock.now += 4
             progress.advance(loss=2 / (step + 1))
@@ -53,7 +53,7 @@ def test_plain_lines_come_every_ten_seconds_and_at_the_end(clock, plain):
 
 def test_the_time_of_a_resumed_run_counts_only_its_own_steps(clock, plain):
     """From 100 of 720, 20 steps in 10 s are 0.5 s each: the other 600 take 300 s."""
-    with Progress("digits ieg", total=720, start=100, console=plain) as progress:
+    with ProgressBar("digits ieg", total=720, start=100, console=plain) as progress:
         clock.now += 10
         progress.advance(20, loss=1.234, accuracy=0.912)
     first, last = plain.file.getvalue().splitlines()
@@ -62,7 +62,7 @@ def test_the_time_of_a_resumed_run_counts_only_its_own_steps(clock, plain):
 
 
 def test_figures_stay_until_newer_ones_come(clock, plain):
-    with Progress("x", total=2, console=plain) as progress:
+    with ProgressBar("x", total=2, console=plain) as progress:
         progress.advance(loss=1.0, test_accuracy=0.5, epoch=3)
         progress.advance(loss=0.5)
     assert plain.file.getvalue() == "x  2/2  100%  in 0:00  loss 0.5  test accuracy 50.0%  epoch 3\n"
@@ -70,13 +70,13 @@ def test_figures_stay_until_newer_ones_come(clock, plain):
 
 def test_only_finished_work_is_at_a_hundred_percent(clock, plain):
     """999 of 1000 would round to 100%."""
-    with Progress("x", total=1000, start=999, console=plain):
+    with ProgressBar("x", total=1000, start=999, console=plain):
         pass
     assert plain.file.getvalue() == "x  999/1000  99%  stopped after 0:00\n"
 
 
 def test_an_error_is_not_swallowed_and_the_last_step_is_told(clock, plain):
-    progress = Progress("x", total=8, console=plain)
+    progress = ProgressBar("x", total=8, console=plain)
 
     def work():
         with progress:
@@ -91,7 +91,7 @@ def test_an_error_is_not_swallowed_and_the_last_step_is_told(clock, plain):
 
 @pytest.mark.parametrize("total", [0, 5])
 def test_a_finished_run_has_nothing_to_do(clock, plain, total):
-    with Progress("x", total=total, start=total, console=plain):
+    with ProgressBar("x", total=total, start=total, console=plain):
         pass
     assert plain.file.getvalue() == f"x  {total}/{total}  100%  in 0:00\n"
 
@@ -99,7 +99,7 @@ def test_a_finished_run_has_nothing_to_do(clock, plain, total):
 def test_without_a_terminal_stderr_gets_no_control_characters(capsys, monkeypatch):
     """Even where FORCE_COLOR asks for colour, as continuous integration likes to do."""
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with Progress("digits [ieg]", total=3) as progress:
+    with ProgressBar("digits [ieg]", total=3) as progress:
         progress.advance(3, loss=float("nan"))
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -109,7 +109,7 @@ def test_without_a_terminal_stderr_gets_no_control_characters(capsys, monkeypatc
 def test_a_terminal_shows_a_bar(clock, terminal):
     """After 120 of 720 steps in 8.4 s the other 600 take 42 s. Brackets are text, not rich markup."""
     stdout = sys.stdout
-    with Progress("digits [ieg]", total=720, console=terminal) as progress:
+    with ProgressBar("digits [ieg]", total=720, console=terminal) as progress:
         clock.now += 8.4
         progress.advance(120, loss=1.234, accuracy=0.912)
         progress._bar.refresh()
@@ -129,7 +129,7 @@ def test_a_terminal_shows_a_bar(clock, terminal):
 
 def test_a_bar_fits_into_eighty_columns(clock, terminal):
     terminal.width = 80
-    with Progress("digits ieg", total=720, console=terminal) as progress:
+    with ProgressBar("digits ieg", total=720, console=terminal) as progress:
         progress.advance(720, loss=1.234, accuracy=0.912)
     written = terminal.file.getvalue()
     assert "loss 1.23  accuracy 91.2%" in written
@@ -137,14 +137,14 @@ def test_a_bar_fits_into_eighty_columns(clock, terminal):
 
 
 def test_the_bar_is_taken_down_after_an_error(clock, terminal):
-    with pytest.raises(KeyError), Progress("x", total=8, console=terminal) as progress:
+    with pytest.raises(KeyError), ProgressBar("x", total=8, console=terminal) as progress:
         raise KeyError
     assert progress._bar.live.is_started is False
 
 
 def test_work_between_steps_is_told_and_does_not_count(clock, plain):
     """20 s of looking, then four steps of 3 s: the six others take 18 s."""
-    with Progress("digits karat", total=10, console=plain) as progress:
+    with ProgressBar("digits karat", total=10, console=plain) as progress:
         for share in (0.25, 0.5, 0.75, 1.0):
             clock.now += 5
             progress.tell("looking at the inputs", share)

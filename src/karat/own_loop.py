@@ -68,7 +68,7 @@ def data_coefficients(
                 f"The model returned logits of shape {tuple(logits.shape)}: they must be (examples, classes); "
                 "give logits_of, a function that reads them from the model's output."
             )
-        return coefficients.data_coefficients(
+        return coefficients.meta_coefficients(
             network,
             optimizer,
             views,

@@ -12,7 +12,7 @@ from rich.progress import Progress as RichProgress
 SECONDS_BETWEEN_LINES = 10.0
 
 
-class Progress:
+class ProgressBar:
     """Show the progress of `total` steps, of which `start` were done before (a resumed run).
 
     On a terminal this is a bar; elsewhere a plain line on stderr at most every ten seconds, and at the end:
@@ -25,7 +25,7 @@ class Progress:
 
     >>> import io
     >>> log = io.StringIO()
-    >>> with Progress("digits ieg", total=2, console=Console(file=log, force_terminal=False)) as progress:
+    >>> with ProgressBar("digits ieg", total=2, console=Console(file=log, force_terminal=False)) as progress:
     ...     progress.advance(loss=1.5)
     ...     progress.advance(loss=1.234, accuracy=0.912)
     >>> print(log.getvalue(), end="")
@@ -51,7 +51,7 @@ class Progress:
                 *columns, _text("figures"), console=self._console, redirect_stdout=sys.stdout.isatty()
             )
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressBar":
         self._began = self._last_line = self._last_step = monotonic()
         if self._bar is not None:
             self._task = self._bar.add_task(

@@ -8,7 +8,7 @@ import torch
 from double_backward import double_backward
 from torch import nn
 
-from karat.algorithm.coefficients import data_coefficients, meta_gradient, normalized_weights
+from karat.algorithm.coefficients import meta_coefficients, meta_gradient, normalized_weights
 from karat.algorithm.network import Network
 from karat.algorithm.settings import ALGORITHM_PRESETS, AlgorithmSettings
 
@@ -201,7 +201,7 @@ def test_leaves_no_trace(model_name):
     random = torch.get_rng_state()
     for derivative in ("jvp", "finite_difference"):
         settings = AlgorithmSettings(derivative=derivative, pseudo_label_gradient=True)
-        data_coefficients(network, optimizer, passes, given, trusted, targets, settings)
+        meta_coefficients(network, optimizer, passes, given, trusted, targets, settings)
     assert torch.equal(torch.get_rng_state(), random)
     torch.testing.assert_close(network.module.state_dict(), module, rtol=0, atol=0)
     torch.testing.assert_close(optimizer.state_dict(), state, rtol=0, atol=0)
@@ -251,7 +251,7 @@ def test_permuting_the_batch_permutes_the_coefficients():
     network, optimizer, views, given, trusted, targets = problem("batchnorm_resnet", "momentum")
     order = torch.randperm(BATCH)
     straight, permuted = (
-        data_coefficients(
+        meta_coefficients(
             network, optimizer, [network.forward_pass(v[o]) for v in views], given[o], trusted, targets,
             AlgorithmSettings(),
         )
@@ -294,6 +294,6 @@ def test_presets_differ_where_the_weights_start():
     arguments = (network, optimizer, passes, given, trusted, targets)
     gains = meta_gradient(*arguments, AlgorithmSettings()).weights
     for start, offset in (("zero", 0.0), ("initial", 1 / BATCH)):
-        found = data_coefficients(*arguments, AlgorithmSettings(weights_start=start)).weights
+        found = meta_coefficients(*arguments, AlgorithmSettings(weights_start=start)).weights
         expected = (gains + offset).clamp(min=0)
         torch.testing.assert_close(found, expected / expected.sum())

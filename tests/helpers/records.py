@@ -3,7 +3,7 @@
 import torch
 
 from karat.audit.ledger import Ledger
-from karat.audit.record import AuditRecord, Rows
+from karat.audit.record import AuditRecord, LabelledRows
 
 
 def made_up(
@@ -43,9 +43,9 @@ def made_up(
     names = tuple(f"row {row}" for row in range(examples + trusted)) if names is None else tuple(names)
     record = AuditRecord(
         classes or tuple(f"class {number}" for number in range(count)),
-        Rows(names[:examples], torch.arange(examples), given),
+        LabelledRows(names[:examples], torch.arange(examples), given),
         noisy_ledger,
-        Rows(names[examples:], torch.arange(examples, examples + trusted), trusted_labels),
+        LabelledRows(names[examples:], torch.arange(examples, examples + trusted), trusted_labels),
         trusted_ledger,
         predictions(test_labels) if test else torch.zeros(0, count),
         test_labels,

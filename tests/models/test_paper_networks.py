@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from karat.algorithm.coefficients import data_coefficients
+from karat.algorithm.coefficients import meta_coefficients
 from karat.algorithm.network import Network
 from karat.algorithm.settings import AlgorithmSettings
 from karat.models import build_model, parameter_count
@@ -32,7 +32,7 @@ def test_data_coefficients_are_finite(name: str) -> None:
     images, trusted = torch.randn(2, *shape), torch.randn(2, *shape)
     views = [network.forward_pass(images), network.forward_pass(images.flip(-1))]
     given, targets = one_hot(torch.tensor([0, 1]), 10).float(), one_hot(torch.tensor([2, 1]), 10).float()
-    found = data_coefficients(
+    found = meta_coefficients(
         network, optimizer, views, given, trusted, targets, AlgorithmSettings(derivative="jvp", weights_start="initial")
     )
     assert all(values.isfinite().all() for values in found)

@@ -14,7 +14,7 @@ Pure functions of tensors; nothing here knows about data sets, devices, files or
 """
 
 from karat.algorithm.coefficients import DataCoefficients as DataCoefficients
-from karat.algorithm.coefficients import data_coefficients as data_coefficients
+from karat.algorithm.coefficients import meta_coefficients as meta_coefficients
 from karat.algorithm.network import ForwardPass as ForwardPass
 from karat.algorithm.network import Network as Network
 from karat.algorithm.settings import AlgorithmSettings as AlgorithmSettings

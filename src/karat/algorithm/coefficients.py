@@ -47,7 +47,7 @@ class MetaGradient(NamedTuple):
     """ż"""
 
 
-def data_coefficients(
+def meta_coefficients(
     network: Network,
     optimizer: Optimizer,
     views: Sequence[ForwardPass],

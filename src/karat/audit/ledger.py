@@ -22,7 +22,7 @@ MAPPED_FROM = 64 * 2**20  # bytes; smaller columns stay in memory
 HALF_FROM = 100  # more classes than this are remembered in 16 bits: two bytes a class and row
 
 
-class Column(NamedTuple):
+class LedgerColumn(NamedTuple):
     """How a column starts and is kept: one value a row, or one for each class."""
 
     dtype: str
@@ -30,19 +30,19 @@ class Column(NamedTuple):
     per_class: bool = False
 
 
-COLUMNS: Mapping[str, Column] = {
-    "times_seen": Column("int32", 0),
-    "times_weighted": Column("int32", 0),
-    "times_trusted": Column("int32", 0),
-    "pseudo_label": Column("int32", -1),
-    "pseudo_confidence": Column("float32", np.nan),
-    "weight": Column("float32", np.nan),
-    "weight_sum": Column("float32", 0),
-    "label_trust": Column("float32", np.nan),
-    "label_trust_sum": Column("float32", 0),
-    "loss_sum": Column("float32", 0),
-    "probabilities": Column("float32", np.nan, per_class=True),  # starts as 1/classes
-    "class_scores": Column("float32", np.nan, per_class=True),
+COLUMNS: Mapping[str, LedgerColumn] = {
+    "times_seen": LedgerColumn("int32", 0),
+    "times_weighted": LedgerColumn("int32", 0),
+    "times_trusted": LedgerColumn("int32", 0),
+    "pseudo_label": LedgerColumn("int32", -1),
+    "pseudo_confidence": LedgerColumn("float32", np.nan),
+    "weight": LedgerColumn("float32", np.nan),
+    "weight_sum": LedgerColumn("float32", 0),
+    "label_trust": LedgerColumn("float32", np.nan),
+    "label_trust_sum": LedgerColumn("float32", 0),
+    "loss_sum": LedgerColumn("float32", 0),
+    "probabilities": LedgerColumn("float32", np.nan, per_class=True),  # starts as 1/classes
+    "class_scores": LedgerColumn("float32", np.nan, per_class=True),
 }
 
 

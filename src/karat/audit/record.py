@@ -17,7 +17,7 @@ VERIFIED_LIMIT = 10_000  # test predictions that are kept; more would not make a
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class LabelledRows:
     """Some examples of the train data: the user's names, their places in the data and the given labels."""
 
     names: tuple[str, ...]
@@ -38,9 +38,9 @@ class AuditRecord:
     """
 
     classes: tuple[str, ...]
-    noisy: Rows
+    noisy: LabelledRows
     ledger: Ledger
-    trusted: Rows
+    trusted: LabelledRows
     trusted_ledger: Ledger
     verified_probabilities: Tensor
     verified_labels: Tensor
@@ -88,14 +88,14 @@ def load_record(path: Path) -> AuditRecord:
     )
 
 
-def _rows_tensors(part: str, rows: Rows) -> dict[str, Tensor]:
+def _rows_tensors(part: str, rows: LabelledRows) -> dict[str, Tensor]:
     names = {f"{part}.names.{name}": tensor for name, tensor in packed(rows.names).items()}
     return {f"{part}.index": rows.index.long(), f"{part}.given": rows.labels.long(), **names}
 
 
-def _rows(part: str, tensors: Mapping[str, Tensor]) -> Rows:
+def _rows(part: str, tensors: Mapping[str, Tensor]) -> LabelledRows:
     names = {name: tensors[f"{part}.names.{name}"] for name in ("bytes", "ends")}
-    return Rows(unpacked(names), tensors[f"{part}.index"], tensors[f"{part}.given"])
+    return LabelledRows(unpacked(names), tensors[f"{part}.index"], tensors[f"{part}.given"])
 
 
 def _ledger(part: str, tensors: Mapping[str, Tensor], classes: int) -> Ledger:

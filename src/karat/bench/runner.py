@@ -15,7 +15,7 @@ from rich.console import Console
 
 from karat.bench.recipe import Cell, Recipe
 from karat.errors import UserError
-from karat.progress_bar import Progress
+from karat.progress_bar import ProgressBar
 from karat.settings.config import config_as_dict
 from karat.settings.read import make_config
 from karat.training.run import train_run
@@ -37,7 +37,7 @@ def run_recipe(recipe: Recipe, folder: Path, jobs: int | None = None, console: C
     done = len(recipe.cells) - len(waiting)
     context = multiprocessing.get_context("spawn")  # fork and torch's threads do not go together
     with (
-        Progress(f"{recipe.path.stem} ({jobs} at once)", len(recipe.cells), done, console) as progress,
+        ProgressBar(f"{recipe.path.stem} ({jobs} at once)", len(recipe.cells), done, console) as progress,
         ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(os.getpid(),)) as pool,
     ):
         running: dict[Future[float | None], Cell] = {}

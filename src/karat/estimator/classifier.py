@@ -32,7 +32,7 @@ from karat.estimator.inputs import (
 )
 from karat.inference.evaluation import predict_probabilities
 from karat.models import build_model
-from karat.progress_bar import Progress
+from karat.progress_bar import ProgressBar
 from karat.settings.config import Config, flat, unread_settings
 from karat.training.plan import default_batch_size
 from karat.training.run_folder import audit_record
@@ -185,7 +185,7 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
                     f"{self.method} needs networks that begin differently, and copies of one module are alike: give "
                     "model as a function of (shape, classes) that makes a new one."
                 )
-            progress = Progress(self.method, trainer.total_steps) if self.verbose else None
+            progress = ProgressBar(self.method, trainer.total_steps) if self.verbose else None
             with progress or nullcontext():
                 while not trainer.finished:
                     trainer.train_step()

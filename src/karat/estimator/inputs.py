@@ -28,7 +28,7 @@ def validated(estimator: BaseEstimator, X: Any, reset: bool) -> Array | pd.DataF
 
     `reset` remembers the features' number and names in the estimator; else X must have the same.
     """
-    if is_table(X):
+    if is_mixed_frame(X):
         _check_features(estimator, X, reset)
         if len(X) == 0 or X.shape[1] == 0:
             raise UserError(
@@ -41,10 +41,10 @@ def validated(estimator: BaseEstimator, X: Any, reset: bool) -> Array | pd.DataF
     return estimator._validate_data(X, **options)
 
 
-def is_table(X: Any) -> bool:
+def is_mixed_frame(X: Any) -> bool:
     """Return whether X is a DataFrame with a column that is not numeric, which scikit-learn's own checks refuse.
 
-    >>> is_table(pd.DataFrame({"age": [30], "town": ["Rome"]})), is_table(pd.DataFrame({"age": [30]}))
+    >>> is_mixed_frame(pd.DataFrame({"age": [30], "town": ["Rome"]})), is_mixed_frame(pd.DataFrame({"age": [30]}))
     (True, False)
     """
     return isinstance(X, pd.DataFrame) and not all(map(pd.api.types.is_numeric_dtype, X.dtypes))

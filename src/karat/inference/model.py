@@ -20,7 +20,7 @@ from karat.files.safe_csv import write_safe_csv
 from karat.inference.evaluation import Evaluation, evaluate_probabilities, predict_probabilities
 from karat.methods.shared.ensemble import Ensemble
 from karat.models import build_model
-from karat.progress_bar import Progress
+from karat.progress_bar import ProgressBar
 from karat.training.average import WeightAverage
 from karat.training.build import make_fabric
 from karat.training.checkpoints import load_checkpoint, load_weights
@@ -170,7 +170,7 @@ def _for_data(run: Path) -> tuple[TrainedModel, Schema]:
 def _probabilities(model: TrainedModel, data: NewData) -> Tensor:
     if not len(data.names):
         return torch.zeros(0, len(model.classes))
-    with Progress("predict", len(data.names)) as progress:
+    with ProgressBar("predict", len(data.names)) as progress:
         return predict_probabilities(model.module, data.inputs, report=progress.advance)
 
 

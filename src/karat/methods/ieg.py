@@ -2,7 +2,7 @@
 
 import torch
 
-from karat.algorithm.coefficients import data_coefficients
+from karat.algorithm.coefficients import meta_coefficients
 from karat.algorithm.joint_batch import joint_batch, split_targets
 from karat.algorithm.losses import coefficient_losses, mixed_losses, total_loss
 from karat.algorithm.pseudo_labels import pseudo_labels
@@ -28,7 +28,7 @@ def ieg(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: 
     trusted = one_hot(batch.trusted_labels, learner.classes, like=pseudo)
 
     # 3: data coefficients
-    coefficients = data_coefficients(network, learner.optimizer, passes, given, trusted_inputs, trusted, settings)
+    coefficients = meta_coefficients(network, learner.optimizer, passes, given, trusted_inputs, trusted, settings)
 
     # 4, 5: split by weight, join with the trusted batch, mix
     targets = split_targets(given, pseudo.detach(), coefficients.weights, settings.threshold)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from karat.report.svg import axes, element, frame, number, percent, picture, plain, ticks
+from karat.report.svg import axes, element, frame, number, percent, plain, svg_picture, ticks
 
 Values = npt.NDArray[np.float64]
 
@@ -54,7 +54,7 @@ def line_chart(title: str, lines: Sequence[Line], y_label: str, shares: bool, ex
         shown = percent(last) if shares else f"{last:.3g}"
         parts.append(element("path", element("title", f"{line.name}: {shown} at the end"), class_=kind, d=path))
     legend = [(line.name, line.colour, line.dashed) for line in lines]
-    return Chart(title, picture(title, *parts), explanation, legend)
+    return Chart(title, svg_picture(title, *parts), explanation, legend)
 
 
 def histogram(
@@ -80,7 +80,7 @@ def histogram(
             parts.append(element("rect", element("title", tip), class_=f"bar f{colour}", **bar))
         below = below + heights
     legend = [(name, colour, False) for name, colour, _ in groups]
-    return Chart(title, picture(title, *parts), explanation, legend)
+    return Chart(title, svg_picture(title, *parts), explanation, legend)
 
 
 def scatter(
@@ -99,7 +99,7 @@ def scatter(
         dots = "".join(f"M{number(x(a))} {number(y(b))}h0" for a, b in kept.tolist())
         parts.append(element("path", class_=f"dots s{colour}", d=dots))
     legend = [(f"{name}", colour, False) for name, colour, _ in finite]
-    return Chart(title, picture(title, *parts), explanation, legend)
+    return Chart(title, svg_picture(title, *parts), explanation, legend)
 
 
 def heat_map(
@@ -133,7 +133,7 @@ def heat_map(
                 parts.append(element("text", f"{100 * value:.0f}", class_="cell middle", **at))
     parts.append(element("text", "given label", class_="label end", x=size - 36, y=size - 16))
     parts.append(element("text", "true label", class_="label", x=2, y=size - 16))
-    drawing = picture(title, *parts, width=size, height=size - 10, kind="heat")
+    drawing = svg_picture(title, *parts, width=size, height=size - 10, kind="heat")
     return Chart(title, drawing, explanation, [("right label", 0, False), ("wrong label", 1, False)])
 
 

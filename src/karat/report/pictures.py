@@ -30,7 +30,7 @@ class FeatureRows:
 
     def shown(self, rows: Sequence[int]) -> list[list[str]]:
         """Return the first columns of these rows as text."""
-        return [[cell_text(value) for value in row[:SHOWN_COLUMNS]] for row in self.values(rows)]
+        return [[shown_value(value) for value in row[:SHOWN_COLUMNS]] for row in self.values(rows)]
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Sheets:
     height: int
 
 
-def cell_text(value: object) -> str:
+def shown_value(value: object) -> str:
     """Write a value of a feature row.
 
-    >>> cell_text(3.14159265), cell_text(2.0), cell_text("Bonn"), cell_text(None)
+    >>> shown_value(3.14159265), shown_value(2.0), shown_value("Bonn"), shown_value(None)
     ('3.1416', '2', 'Bonn', '')
     """
     if value is None:

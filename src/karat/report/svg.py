@@ -29,7 +29,7 @@ def number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def picture(title: str, *content: str, width: int = WIDTH, height: int = HEIGHT, kind: str = "") -> Markup:
+def svg_picture(title: str, *content: str, width: int = WIDTH, height: int = HEIGHT, kind: str = "") -> Markup:
     """Return a whole SVG that scales with its column and that a screen reader calls by its title."""
     return element(
         "svg",

@@ -17,7 +17,7 @@ from karat.files.locks import locked
 from karat.files.metrics_log import MetricsLog
 from karat.inference.evaluation import Accuracy, evaluate
 from karat.methods.rog import generative_classifier
-from karat.progress_bar import Progress
+from karat.progress_bar import ProgressBar
 from karat.report.run_report import report_after_training
 from karat.settings.config import Config, config_as_dict
 from karat.training.checkpoints import save_weights, save_with_ledger
@@ -120,7 +120,7 @@ def _train(config: Config, folder: Path, resume: bool, console: Console | None, 
 
         description = f"{trainer.task.dataset.name} {config.method}"
         every = config.training.checkpoint_every or max(trainer.steps_per_epoch, STEPS_BETWEEN_CHECKPOINTS)
-        with Progress(description, trainer.total_steps, trainer.steps_done, console) as progress:
+        with ProgressBar(description, trainer.total_steps, trainer.steps_done, console) as progress:
             trainer.tell = progress.tell
             while not trainer.finished:
                 trainer.train_step()

@@ -37,7 +37,7 @@ import torch
 import yaml
 from torch import nn
 
-from karat.audit.record import AuditRecord, Rows, save_record, verified_sample
+from karat.audit.record import AuditRecord, LabelledRows, save_record, verified_sample
 from karat.audit.run_audit import write_audit
 from karat.data.noise.label_files import save_labels
 from karat.data.noise.summary import noise_summary
@@ -229,9 +229,9 @@ def audit_record(trainer: Trainer, model: nn.Module) -> AuditRecord:
         trainer.ledger.fill(unseen, predict_probabilities(model, task.noisy.subset(unseen).inputs))
     return AuditRecord(
         task.dataset.classes,
-        Rows(task.names, task.noisy_rows, task.noisy.labels),
+        LabelledRows(task.names, task.noisy_rows, task.noisy.labels),
         trainer.ledger,
-        Rows(task.trusted_names, task.trusted_rows, task.trusted.labels),
+        LabelledRows(task.trusted_names, task.trusted_rows, task.trusted.labels),
         trainer.trusted_ledger,
         predict_probabilities(model, sample.inputs) if len(sample) else torch.zeros(0, trainer.classes),
         sample.labels,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from karat.data.benchmarks.lists import class_folders, image_names, read_pairs, require_folder
+from karat.data.benchmarks.lists import image_names, listed_folders, read_pairs, require_folder
 from karat.data.examples import Dataset, Listing, Request, from_files
 from karat.errors import UserError
 
@@ -17,7 +17,7 @@ def imagenet(request: Request) -> Dataset:
     synsets = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     if len(synsets) < 2:
         raise UserError(f"{folder} has {len(synsets)} folders of a class: {_TRAIN}.")
-    train, test = class_folders(folder, synsets, _TRAIN), imagenet_val(root, synsets)
+    train, test = listed_folders(folder, synsets, _TRAIN), imagenet_val(root, synsets)
     return from_files(request, train, test, tuple(synsets), curated=True)
 
 
@@ -26,7 +26,7 @@ def imagenet_train(root: Path, synsets: list[str], per_class: int) -> Listing:
     if per_class < 1:
         raise UserError(f"There are to be {per_class} trusted examples per class: ask for at least 1.")
     folder = require_folder(root / "imagenet" / "train", f"{_TRAIN}; the trusted examples come from it")
-    return class_folders(folder, synsets, f"{_TRAIN}, or ask for fewer trusted examples per class", per_class)
+    return listed_folders(folder, synsets, f"{_TRAIN}, or ask for fewer trusted examples per class", per_class)
 
 
 def imagenet_val(root: Path, synsets: list[str]) -> Listing:
@@ -35,7 +35,7 @@ def imagenet_val(root: Path, synsets: list[str]) -> Listing:
     labels_file = root / "imagenet" / "val_labels.txt"
     flat = image_names(folder)
     if not flat:
-        return class_folders(folder, synsets, _VAL)
+        return listed_folders(folder, synsets, _VAL)
     synset_of = dict(
         read_pairs(labels_file, f"{folder} has no class folders: write a line 'name synset' for each image there")
     )

@@ -52,7 +52,7 @@ def image_names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.name.lower().endswith(_ENDINGS))
 
 
-def class_folders(folder: Path, names: list[str], remedy: str, first: int | None = None) -> Listing:
+def listed_folders(folder: Path, names: list[str], remedy: str, first: int | None = None) -> Listing:
     """List the images of folders that are named after the classes, or the `first` of each in sorted order."""
     listing = Listing([], [])
     for label, name in enumerate(names):

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from karat.audit.apply import apply_decisions
+from karat.audit.review import apply_decisions
 from karat.audit.run_audit import suggest_rows, write_audit, write_pred_probs
 from karat.bench.command import bench
 from karat.data.noise.summary import write_noise

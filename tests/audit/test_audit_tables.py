@@ -6,10 +6,9 @@ import torch
 from records import made_up, uniform
 
 from karat.audit.beliefs import Beliefs
-from karat.audit.cleaned_labels import CONFIDENT, cleaned_labels
-from karat.audit.label_issues import label_issues
 from karat.audit.run_audit import audit
 from karat.audit.suggest import suggestions
+from karat.audit.tables import CONFIDENT, cleaned_labels, label_issues
 from karat.errors import UserError
 from karat.files.safe_csv import read_safe_csv, write_safe_csv
 

@@ -101,3 +101,10 @@ def test_a_damaged_line_is_named(tmp_path, line):
 def test_a_missing_log_is_named(tmp_path):
     with pytest.raises(UserError, match=r"Cannot read .*missing"):
         read_metrics(tmp_path / "missing")
+
+
+def test_whatever_there_is_can_be_read_of_a_damaged_log(tmp_path):
+    path = tmp_path / "log"
+    assert read_metrics(path, damaged="skip") == []
+    path.write_bytes(b'{"epoch": 1}\n{\n[1]\n\xff\n{"step": 3}\n{"epoch": 2, "loss": 0.5}\n{"epoch": 3')
+    assert read_metrics(path, damaged="skip") == [{"epoch": 1}, {"epoch": 2, "loss": 0.5}]

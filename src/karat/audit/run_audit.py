@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 
 from karat.audit.beliefs import Beliefs, LabelModel, beliefs, fit_label_model
-from karat.audit.cleaned_labels import cleaned_labels
 from karat.audit.estimate import NoiseEstimate, estimate_noise, save_estimate
-from karat.audit.label_issues import label_issues
-from karat.audit.metrics import read_records
 from karat.audit.record import AuditRecord, load_record
 from karat.audit.suggest import suggestions
+from karat.audit.tables import cleaned_labels, label_issues
 from karat.audit.warnings_list import warnings_of
 from karat.files.atomic import replacing
+from karat.files.metrics_log import read_metrics
 from karat.files.safe_csv import write_safe_csv
 
 
@@ -60,7 +59,7 @@ def audit(record: AuditRecord, metrics: Sequence[Mapping[str, Any]] = ()) -> Aud
 
 def write_audit(folder: Path) -> Audit:
     """Write label_issues.csv, cleaned_labels.csv and noise_estimate.json of a run from its ledger."""
-    found = audit(load_record(folder / "ledger.safetensors"), read_records(folder / "metrics.jsonl"))
+    found = audit(load_record(folder / "ledger.safetensors"), read_metrics(folder / "metrics.jsonl", damaged="skip"))
     write_safe_csv(found.issues, folder / "label_issues.csv")
     write_safe_csv(found.cleaned, folder / "cleaned_labels.csv")
     save_estimate(found.estimate, folder / "noise_estimate.json")

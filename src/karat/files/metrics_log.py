@@ -1,4 +1,4 @@
-"""The log of a run's figures: one JSON object a line, readable while the run goes on."""
+"""The log of a run's metrics: one JSON object a line, readable while the run goes on."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from karat.errors import UserError
 
@@ -58,26 +58,32 @@ class MetricsLog:
         self.close()
 
 
-def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """Read the records of a log; a last line that is still being written is left out."""
+def read_metrics(path: str | Path, damaged: Literal["refuse", "skip"] = "refuse") -> list[dict[str, Any]]:
+    """Read the records of a log; a last line that is still being written is left out.
+
+    "skip" reads what there is: no log is no records, and lines that are no record of an epoch are left out.
+    """
+    if damaged == "skip" and not Path(path).exists():
+        return []
     try:
         lines = Path(path).read_bytes().split(b"\n")[:-1]  # what follows the last line end is incomplete
     except OSError as error:
         raise UserError(f"Cannot read {path} ({error.strerror or error}); check the path.") from error
-    records = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise _damaged(path, number) from error
-        if not isinstance(record, dict):
-            raise _damaged(path, number)
-        records.append(record)
-    return records
+    records = [_record(line) for line in lines]
+    if damaged == "skip":
+        return [record for record in records if record and isinstance(record.get("epoch"), (int, float))]
+    for number, record in enumerate(records, start=1):
+        if record is None:
+            raise UserError(f"Line {number} of {path} is not a JSON object; mend or delete that line.")
+    return [record for record in records if record is not None]
 
 
-def _damaged(path: str | Path, number: int) -> UserError:
-    return UserError(f"Line {number} of {path} is not a JSON object; mend or delete that line.")
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def _finite(value: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from karat.audit.metrics import read_records
 from karat.errors import UserError
+from karat.files.metrics_log import read_metrics
 from karat.files.safe_csv import read_safe_csv
 
 NUMBERS = ("label_quality", "suggestion_confidence", "mean_weight", "mean_label_trust", "mean_loss")
@@ -76,7 +76,7 @@ def read_run(folder: Path) -> RunFiles:
         folder,
         config=_read_yaml(folder / "config.yaml"),
         results=_read_json(folder / "results.json"),
-        metrics=read_records(folder / "metrics.jsonl"),
+        metrics=read_metrics(folder / "metrics.jsonl", damaged="skip"),
         issues=_read_issues(folder / "label_issues.csv"),
         estimate=_read_json(folder / "noise_estimate.json"),
         noise=_read_json(folder / "noise.json"),

@@ -1,4 +1,4 @@
-"""What somebody decided about labels, checked, and the labels of the next training made from it."""
+"""The review of a run: decisions about labels, checked, become the labels of the next training."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from karat.audit.record import AuditRecord
-from karat.errors import UserError, suggestion
-from karat.files.safe_csv import read_safe_csv
+from karat.audit.record import AuditRecord, load_record
+from karat.audit.run_audit import believe
+from karat.audit.tables import cleaned_labels
+from karat.errors import UserError, choose, suggestion
+from karat.files.safe_csv import read_safe_csv, write_safe_csv
 
 DECISIONS = ("keep", "accept", "other", "unsure")
 
@@ -19,6 +21,39 @@ class Place(NamedTuple):
     name: str
     row: int
     label: str
+
+
+class Applied(NamedTuple):
+    """Where the new labels are, how many decisions they hold and how many of them changed a label."""
+
+    path: Path
+    decided: int
+    changed: int
+    trusted: int
+    examples: int
+
+
+def apply_decisions(folder: Path, decisions: Path, out: Path | None = None, labels: str = "given") -> Applied:
+    """Write labels.csv from the ledger of a run and a file of decisions.
+
+    `out` is a folder or a .csv file; None is the run's folder. `labels` are those that undecided examples carry:
+    "given", so that the next training judges anew, or "cleaned".
+    """
+    use_cleaned = choose("kind of labels", labels, {"given": False, "cleaned": True})
+    record = load_record(folder / "ledger.safetensors")
+    verified = read_decisions(decisions, record)
+    given = dict(
+        zip(record.noisy.index.tolist(), (record.classes[label] for label in record.noisy.labels.tolist()), strict=True)
+    )
+    undecided = given
+    if use_cleaned:
+        cleaned = cleaned_labels(record, believe(record)[1])
+        undecided = dict(zip(cleaned["index"].tolist(), cleaned["cleaned_label"].tolist(), strict=True))
+    table = new_labels(record, verified, undecided)
+    path = _target(folder if out is None else out)
+    write_safe_csv(table, path)
+    changed = sum(given.get(index, label) != label for index, label in verified.items())
+    return Applied(path, len(verified), changed, int(table["trusted"].sum()), len(table))
 
 
 def read_decisions(path: Path, record: AuditRecord) -> dict[int, str]:
@@ -74,6 +109,10 @@ def new_labels(record: AuditRecord, verified: Mapping[int, str], undecided: Mapp
             "trusted": [place.row in trusted or place.row in verified for place in places],
         }
     )
+
+
+def _target(out: Path) -> Path:
+    return out if out.suffix == ".csv" and not out.is_dir() else out / "labels.csv"
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

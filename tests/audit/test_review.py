@@ -4,9 +4,8 @@ import pandas as pd
 import pytest
 from records import made_up, uniform
 
-from karat.audit.apply import apply_decisions
-from karat.audit.decisions import read_decisions
 from karat.audit.record import save_record
+from karat.audit.review import apply_decisions, read_decisions
 from karat.errors import UserError
 from karat.files.safe_csv import read_safe_csv, write_safe_csv
 

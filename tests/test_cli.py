@@ -16,9 +16,9 @@ import yaml
 from comparing import assert_same
 
 from karat.cli import main
+from karat.files.checkpoints import load_checkpoint
 from karat.files.locks import locked
 from karat.files.metrics_log import read_metrics
-from karat.training.checkpoints import load_checkpoint
 
 WINE = [
     *("--data.name", "wine", "--data.trusted_per_class", "5", "--noise.kind", "symmetric", "--noise.rate", "0.5"),
@@ -36,9 +36,8 @@ def test_train_leaves_a_complete_run_folder(tmp_path, capsys):
     names = {path.name for path in folder.iterdir()}
     assert names == {
         *("config.yaml", "environment.json", "noisy_labels.csv", "noise.json", "metrics.jsonl", "checkpoint.pt"),
-        *("model.safetensors", "label_issues.csv", "results.json", "curves.png", "curves.svg"),
+        *("model.safetensors", "label_issues.csv", "results.json", "report.html", "report_files"),
         *("cleaned_labels.csv", "noise_estimate.json", "ledger.safetensors", "ledger-18.safetensors"),
-        *("coefficients.png", "coefficients.svg", "report.html", "report_files"),
         *("plan.json", "schema.json"),
     }
     config = yaml.safe_load((folder / "config.yaml").read_text())
@@ -77,15 +76,6 @@ def test_the_validated_model_is_reported_where_examples_are_held_out(tmp_path, c
     assert json.loads((tmp_path / "results.json").read_text())["validated"]["count"] == 54
     assert all("validation_accuracy" in record for record in read_metrics(tmp_path / "metrics.jsonl"))
     assert len(pd.read_csv(tmp_path / "label_issues.csv")) == 109 - 22  # 0.2 · 109, rounded
-
-
-def test_rog_on_top_of_a_run(tmp_path, capsys):
-    assert main(["rog", str(tmp_path / "none")]) == 2
-    assert train(tmp_path / "run", "--method", "supervised") == 0
-    capsys.readouterr()
-    assert main(["rog", str(tmp_path / "run")]) == 0
-    assert "rog" in capsys.readouterr().out
-    assert (tmp_path / "run" / "rog.safetensors").exists()
 
 
 def test_a_run_folder_in_use_is_refused(tmp_path, capsys):
@@ -334,7 +324,7 @@ def test_own_arrays_are_trained_on(tmp_path):
     # Nobody knows which of a user's labels are wrong: nothing may claim to.
     assert results["noise_rate"] is None
     assert "true_label" not in (run / "noisy_labels.csv").read_text()
-    assert not (run / "coefficients.png").exists()
+    assert not any("label_trust" in name and name != "label_trust" for name in read_metrics(run / "metrics.jsonl")[-1])
 
 
 def test_own_trusted_examples_are_the_ones_that_are_used(tmp_path, capsys):

@@ -24,13 +24,14 @@ from karat.demo import run_demo
 from karat.errors import UserError
 from karat.files.safe_csv import read_safe_csv, write_safe_csv
 from karat.inference.evaluation import Accuracy
-from karat.inference.model import evaluate_data, predict_run
+from karat.inference.new_data import evaluate_data, predict_run
 from karat.report.run_report import report_run
+from karat.settings.compare import check_same_config
 from karat.settings.config import Config, config_as_dict, unread_settings
 from karat.settings.options import build_parser, config_of, load_config, parse
 from karat.training.corrections import retrain_command
-from karat.training.run import RunResult, evaluate_run, rog_of_run, task_of, train_run
-from karat.training.run_folder import check_same_config, chosen_settings, new_folder
+from karat.training.run import WEIGHTS, RunResult, evaluate_run, task_of, train_run
+from karat.training.run_folder import chosen_settings, new_folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,8 +86,7 @@ def _train_in(config: Config, folder: Path, resume: bool) -> None:
         listed = folder / "bad_images.csv"
         write_safe_csv(pd.DataFrame(error.images, columns=["name", "reason"]), listed)
         raise UserError(f"{error}\nAll of them are in {listed}.") from error
-    names = ("selected", "averaged", "raw", "validated")
-    found: dict[str, Accuracy | None] = {name: getattr(result, name) for name in names}
+    found: dict[str, Accuracy | None] = {name: getattr(result, name) for name in WEIGHTS}
     if result.selected is not None:
         _print_accuracies({name: accuracy for name, accuracy in found.items() if accuracy is not None})
     if result.noise_rate is not None:
@@ -104,9 +104,9 @@ def _evaluate(options: Namespace) -> None:
         return
     found = evaluate_data(options.run, options.data, path=options.path, on_bad_image=options.on_bad_image)
     table = Table("class", "examples", "precision", "recall", title="Class by class", title_justify="left")
-    for figures in found.classes:
-        shares = ("–" if share is None else f"{share:.1%}" for share in (figures.precision, figures.recall))
-        table.add_row(Text(terminal_safe(figures.name)), f"{figures.examples:,}", *shares)
+    for scores in found.classes:
+        shares = ("–" if share is None else f"{share:.1%}" for share in (scores.precision, scores.recall))
+        table.add_row(Text(terminal_safe(scores.name)), f"{scores.examples:,}", *shares)
     console = Console()
     console.print(table)
     if found.confusions:
@@ -181,12 +181,6 @@ def _noise(options: Namespace) -> None:
     print(f"{summary['examples']:,} labels in {options.file}, {wrong}; the matrix is in {options.file.stem}.json.")
 
 
-def _rog(options: Namespace) -> None:
-    accuracies = rog_of_run(load_config(options.run / "config.yaml"), options.run)
-    _print_accuracies(accuracies)
-    print(f"The generative classifier is in {options.run / 'rog.safetensors'}.")
-
-
 def _audit(options: Namespace) -> None:
     found = write_audit(options.run)
     estimate = found.estimate
@@ -237,7 +231,6 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "predict": _predict,
     "bench": _bench,
     "noise": _noise,
-    "rog": _rog,
     "audit": _audit,
     "suggest": _suggest,
     "apply": _apply,

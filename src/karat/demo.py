@@ -11,9 +11,10 @@ from sklearn.metrics import roc_auc_score
 
 from karat.data.task import NoisyTask
 from karat.errors import UserError
+from karat.files.atomic import replacing
 from karat.files.metrics_log import read_metrics
 from karat.files.safe_csv import read_safe_csv
-from karat.report.plots import accuracy_curves, save_figure, suspicious_gallery
+from karat.report.plots import accuracy_curves, coefficient_curves, save_figure, suspicious_gallery
 from karat.settings.config import Config, NoiseSettings, TrainingSettings
 from karat.training.run import RunResult, task_of, train_run
 from karat.training.run_folder import check_folder
@@ -61,8 +62,9 @@ def run_demo(folder: Path, seed: int = 0, resume: bool = False) -> None:
 
     curves = {run.title: read_metrics(folder / run.folder / "metrics.jsonl") for run in RUNS}
     save_figure(accuracy_curves(curves, "Digits with 80% uniform label noise"), folder / "curves")
-    for name in ("coefficients.png", "coefficients.svg", "label_issues.csv"):
-        shutil.copyfile(folder / "karat" / name, folder / name)
+    save_figure(coefficient_curves(read_metrics(folder / "karat" / "metrics.jsonl")), folder / "coefficients")
+    with replacing(folder / "label_issues.csv") as temporary:
+        shutil.copyfile(folder / "karat" / "label_issues.csv", temporary)
     console.print(_label_issues_sentence(folder, noisy), soft_wrap=True)
     console.print(
         f"\nOpen {folder / 'karat' / 'report.html'} to look at the labels and to review them.\n"

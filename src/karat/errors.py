@@ -11,6 +11,15 @@ class UserError(ValueError):
     """Something the user gave cannot be used; the message says what, and what to do instead."""
 
 
+def unreadable(path: object, error: OSError) -> UserError:
+    """Return the error of a file that cannot be opened or read.
+
+    >>> unreadable("labels.csv", FileNotFoundError(2, "No such file or directory"))
+    UserError('Cannot read labels.csv (No such file or directory); check the path.')
+    """
+    return UserError(f"Cannot read {path} ({error.strerror or error}); check the path.")
+
+
 def suggestion(name: str, legal: Iterable[str]) -> str:
     """Return " Did you mean 'x'?" for the legal name nearest to a mistyped one, or nothing.
 

@@ -20,7 +20,7 @@ class ProgressBar:
         digits ieg  120/720  17%  ETA 0:42  loss 1.23  accuracy 91.2%
 
     The ETA is the mean time of a step since the start of this run, times the steps to go; work between steps that
-    `tell` tells of does not count. A figure stays in sight until a newer one comes. Those whose name ends in "accuracy"
+    `tell` tells of does not count. A number stays in sight until a newer one comes. Those whose name ends in "accuracy"
     are fractions, shown in percent.
 
     >>> import io
@@ -36,7 +36,7 @@ class ProgressBar:
         # isatty alone decides: FORCE_COLOR and its kin would put control characters into log files.
         self._console = console or Console(stderr=True, force_terminal=sys.stderr.isatty())
         self._description, self._total, self._start, self._done = description, total, start, start
-        self._figures: dict[str, float] = {}
+        self._numbers: dict[str, float] = {}
         self._work, self._work_seconds = "", 0.0
         self._bar: RichProgress | None = None
         if self._console.is_terminal and not self._console.is_dumb_terminal:
@@ -48,7 +48,7 @@ class ProgressBar:
             ]
             # Redirecting is for prints that would break the bar; a piped stdout must stay a pipe.
             self._bar = RichProgress(
-                *columns, _text("figures"), console=self._console, redirect_stdout=sys.stdout.isatty()
+                *columns, _text("numbers"), console=self._console, redirect_stdout=sys.stdout.isatty()
             )
 
     def __enter__(self) -> "ProgressBar":
@@ -60,11 +60,11 @@ class ProgressBar:
             self._bar.start()
         return self
 
-    def advance(self, n: int = 1, /, **figures: float) -> None:
-        """Count n more steps done and take over new figures."""
+    def advance(self, n: int = 1, /, **numbers: float) -> None:
+        """Count n more steps done and take over new numbers beside it."""
         self._done += n
         self._last_step = monotonic()
-        self._figures.update(figures)
+        self._numbers.update(numbers)
         self._show_if_due()
 
     def tell(self, work: str, share: float) -> None:
@@ -92,7 +92,7 @@ class ProgressBar:
         if self._bar is not None:
             self._bar.update(self._task, completed=self._done, **texts)
         else:
-            line = "  ".join([self._description, texts["count"], texts["time"], texts["figures"]]).rstrip()
+            line = "  ".join([self._description, texts["count"], texts["time"], texts["numbers"]]).rstrip()
             self._console.file.write(line + "\n")
             self._console.file.flush()
             self._last_line = monotonic()
@@ -100,9 +100,9 @@ class ProgressBar:
     def _texts(self, time: str) -> dict[str, Any]:
         # Rounded, but 100% is for what is done.
         percent = 100 if self._done >= self._total else min(99, round(100 * self._done / self._total))
-        figures = [_figure(name, value) for name, value in self._figures.items()]
-        shown = "  ".join([*figures, self._work] if self._work else figures)
-        return {"count": f"{self._done}/{self._total}  {percent}%", "time": time, "figures": shown}
+        numbers = [_number(name, value) for name, value in self._numbers.items()]
+        shown = "  ".join([*numbers, self._work] if self._work else numbers)
+        return {"count": f"{self._done}/{self._total}  {percent}%", "time": time, "numbers": shown}
 
     def _eta(self) -> str:
         done = self._done - self._start
@@ -116,10 +116,10 @@ def _text(field: str) -> TextColumn:
     return TextColumn(f"{{task.fields[{field}]}}", markup=False)
 
 
-def _figure(name: str, value: float) -> str:
-    """Write a figure as its name and three digits, or one decimal of a percentage.
+def _number(name: str, value: float) -> str:
+    """Write a number as its name and three digits, or one decimal of a percentage.
 
-    >>> _figure("loss", 1.2345), _figure("trusted_accuracy", 0.9123), _figure("epoch", 1234)
+    >>> _number("loss", 1.2345), _number("trusted_accuracy", 0.9123), _number("epoch", 1234)
     ('loss 1.23', 'trusted accuracy 91.2%', 'epoch 1234')
     """
     text = f"{value:.1%}" if name.endswith("accuracy") else str(value) if isinstance(value, int) else f"{value:.3g}"

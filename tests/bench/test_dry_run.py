@@ -1,11 +1,10 @@
 """The dry run: what each kind of cell would cost, measured on random data, and nothing written."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
-from karat.bench.dry_run import Cost, _extrapolated, _kinds, dry_run, measure, peak_bytes
+from karat.bench.dry_run import Cost, _extrapolated, _kinds, dry_run, measure
 from karat.bench.random_data import SIZES, Size, random_task, size_of
 from karat.bench.recipe import read_recipe
 from karat.cli import main
@@ -41,15 +40,12 @@ def test_cells_of_equal_cost_are_one_kind(recipe):
 
 def test_costs_are_measured_and_nothing_is_written(recipe, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # In this process: a new one takes some seconds, and has the peak memory of a run to itself.
-    monkeypatch.setattr("karat.bench.dry_run.ProcessPoolExecutor", lambda workers, _: ThreadPoolExecutor(workers))
     reported: list[Cost] = []
     (cost,) = dry_run(recipe.only(["ieg/wine"]), reported.append)
     assert reported == [cost]
     assert cost.size == Size((13,), 3, 124)
     assert (cost.method, cost.batch, cost.steps, len(cost.cells)) == ("ieg", 50, 1000, 2)
     assert cost.seconds_a_step > 0
-    assert cost.gigabytes > 0.05  # torch alone takes more
     assert cost.days == cost.seconds_a_step * 1000 / 86_400
     assert cost.parameters > 1000
     assert list(tmp_path.iterdir()) == []
@@ -63,7 +59,6 @@ def test_semantic_noise_trains_no_labeller(recipe, tmp_path, monkeypatch):
 
 def test_the_command_prints_a_line_a_kind(recipe, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("karat.bench.dry_run.ProcessPoolExecutor", lambda workers, _: ThreadPoolExecutor(workers))
     assert main(["bench", str(recipe.path), "--dry-run", "--only", "ieg/wine"]) == 0
     printed = capsys.readouterr().out
     assert "Tiny: estimates for one thread of this machine" in printed
@@ -73,33 +68,23 @@ def test_the_command_prints_a_line_a_kind(recipe, tmp_path, capsys, monkeypatch)
 
 
 def test_the_cost_of_the_real_batch_lies_on_a_line_through_the_measured_ones():
-    """Batches of 2 and 7 take 3 and 8 s: 1 s an example and 1 s once, so 70 examples take 71 s.
+    """Batches of 2 and 8 take 3 and 9 s: 1 s an example and 1 s once, so 70 examples take 71 s.
 
-    From 1 and 8 s the line would give 96 s, more than ten times the 8 s of a batch of 7: at most 80 s.
+    From 1 and 8 s the line would give 80.3 s, more than 70/8 times the 8 s of a batch of 8: at most 70 s.
     """
-    assert _extrapolated([3.0, 8.0], 70) == pytest.approx(71)
-    assert _extrapolated([1.0, 8.0], 70) == 80.0
+    assert _extrapolated([3.0, 9.0], 70) == pytest.approx(71)
+    assert _extrapolated([1.0, 8.0], 70) == 70.0
     assert _extrapolated([8.0, 3.0], 70) == 3.0
-    assert _extrapolated([3.0, 8.0], 7) == 8.0
+    assert _extrapolated([3.0, 8.0], 8) == 8.0
 
 
-def test_memory_is_that_of_the_allocations_that_are_alive_together():
-    """100 bytes of parameters stay, two activations of 3 and 1 bytes an example grow; the second one is freed first.
-
-    With 2 and 7 examples the peak is in the update, which takes 100 more; with 70 it is 100 + 210 + 70 before it.
-    """
-    few, many = ([100, 3 * n, n, -n, -3 * n, 100, -100] for n in (2, 7))
-    assert peak_bytes(few, many, 1) == 200
-    assert peak_bytes(few, many, 10) == 380
-
-
-def test_the_memory_of_a_larger_batch_is_foretold():
-    """Of a network of vectors, from batches of 2 and 7 to one of 500, by the profiler's own count."""
-    config = Config("supervised", data=DataSettings("wine", trusted_per_class=5))
-    few, many, truth = (measure(config, count).allocations for count in (2, 7, 500))
-    real = peak_bytes([], truth, 1)
-    assert peak_bytes([], many, 1) < 0.9 * real
-    assert peak_bytes(few, many, 500 / 7) == pytest.approx(real, rel=0.1)
+@pytest.mark.parametrize(("method", "steps"), [("supervised", 2), ("trusted_finetune", 4)])
+def test_the_slowest_step_after_the_first_is_the_time_of_a_step(method, steps):
+    """The clock's readings are 0 1 3 7 15 ...: step k takes 2^(k−1), the last one longest; each phase has two."""
+    times = (2**n - 1 for n in range(100))
+    config = Config(method, model="mlp-8", data=DataSettings("wine", trusted_per_class=5))
+    found = measure(config, 2, clock=lambda: float(next(times)))
+    assert found.seconds == 2 ** (steps - 1)
 
 
 def test_sizes_of_data_that_need_not_be_here():

@@ -12,10 +12,12 @@ from PIL import Image
 from karat.cli import main
 from karat.errors import UserError
 from karat.files.safe_csv import read_safe_csv
-from karat.inference import model as predict
+from karat.inference import new_data
 from karat.inference.evaluation import predict_probabilities
-from karat.inference.model import load_model, predict_run
+from karat.inference.model import load_model
+from karat.inference.new_data import evaluate_data, predict_run
 from karat.settings.config import Config, DataSettings, TrainingSettings
+from karat.training.fit import fit
 from karat.training.run import task_of, train_run
 from karat.training.trainer import Trainer
 
@@ -154,17 +156,16 @@ def test_methods_with_two_networks_or_another_head_are_built_again(method, tmp_p
     config = Config(method, data=DataSettings("wine", trusted_per_class=5), training=training)
     train_run(config, tmp_path, report=False)
     trainer = Trainer(config, task_of(config))
-    while not trainer.finished:
-        trainer.train_step()
+    fit(trainer)
     inputs = trainer.task.dataset.test.inputs
-    expected = predict_probabilities(trainer.models()["selected"], inputs)
+    expected = predict_probabilities(trainer.finished_models()["selected"].model, inputs)
     np.testing.assert_allclose(load_model(tmp_path).predict_proba(inputs), expected.numpy(), atol=1e-6)
 
 
 def test_pretrained_networks_are_built_again_without_fetching(tmp_path):
     """`+pretrained` scales its inputs; the scale belongs to the name, so it comes back without the weights."""
+    from karat.files.weights import save_weights
     from karat.models import build_model
-    from karat.training.checkpoints import save_weights
 
     model = build_model("test_resnet+pretrained", (1, 32, 32), 2, fetch=False)
     save_weights(tmp_path / "model.safetensors", model)
@@ -209,12 +210,12 @@ def test_many_rows_show_their_progress(run, tmp_path, monkeypatch):
     """2,000 rows are four batches of 512; the last has 464."""
     seen = []
 
-    class Shown(predict.Progress):
-        def advance(self, n=1, **figures):
+    class Shown(new_data.ProgressBar):
+        def advance(self, n=1, **numbers):
             seen.append(n)
-            super().advance(n, **figures)
+            super().advance(n, **numbers)
 
-    monkeypatch.setattr(predict, "Progress", Shown)
+    monkeypatch.setattr(new_data, "ProgressBar", Shown)
     table(2000, seed=6).to_csv(tmp_path / "new.csv", index=False)
     assert predict_run(run, str(tmp_path / "new.csv"), tmp_path / "out.csv") == 2000
     assert seen == [512, 512, 512, 464]
@@ -231,4 +232,4 @@ def test_bundled_data_are_predicted_from_arrays(tmp_path):
     assert predict_run(tmp_path / "run", str(tmp_path / "new.npz"), tmp_path / "out.csv") == 178
     found = read_safe_csv(tmp_path / "out.csv")["predicted_label"]
     assert (found == wine.target_names[wine.target]).mean() > 0.9
-    assert predict.evaluate_data(tmp_path / "run", str(tmp_path / "new.npz")).accuracy.count == 178
+    assert evaluate_data(tmp_path / "run", str(tmp_path / "new.npz")).accuracy.count == 178

@@ -113,7 +113,8 @@ def test_the_method_trains_plainly_and_finishes_with_the_classifier():
     method.step(ours, batch(), settings, torch.Generator())
     supervised(plain, batch(), None, torch.Generator())
     torch.testing.assert_close(ours.network.module.state_dict(), plain.network.module.state_dict(), rtol=0, atol=0)
-    made = method.finished(ours.network.module)
+    made, judgement = method.finish(ours.network.module)
+    assert judgement is None
     expected = generative_classifier(
         ours.network.module, method.task.noisy_inputs, method.task.given_labels, CLASSES, 0.75
     )

@@ -9,10 +9,11 @@ import yaml
 
 from karat.errors import UserError
 from karat.models import build_model
+from karat.settings.compare import differences
 from karat.settings.config import Config, DataSettings, OptimizerSettings, TrainingSettings, preset
 from karat.training.plan import HOURS, choose_epochs, operations, plan, resolved, seconds_a_step, with_chosen
 from karat.training.run import task_of, train_run
-from karat.training.run_folder import chosen_settings, differences
+from karat.training.run_folder import chosen_settings
 
 
 def test_digits_keep_the_run_that_the_readme_reports():

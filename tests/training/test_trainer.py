@@ -1,16 +1,19 @@
-"""The loop: parity with bare torch, resuming to the bit, selection, figures."""
+"""The steps of a run: parity with bare torch, resuming to the bit, selection, metrics, finished models."""
 
 from dataclasses import replace
 
 import pytest
 import torch
+from comparing import assert_same
 from torch import nn
 
-from comparing import assert_same
+from karat.files.checkpoints import load_checkpoint, save_checkpoint
 from karat.methods import METHODS
 from karat.models import build_model
 from karat.settings.config import Config, NoiseSettings, OptimizerSettings, TrainingSettings
-from karat.training.checkpoints import load_checkpoint, random_states, restore_random_states, save_checkpoint
+from karat.training.audit_record import audit_record
+from karat.training.fit import fit
+from karat.training.random_states import random_states, restore_random_states
 from karat.training.run import task_of
 from karat.training.trainer import Trainer
 
@@ -53,10 +56,9 @@ def test_resuming_at_any_step_gives_the_same_run(method, dataset, optimizer, tmp
 
     resumed = Trainer(settings, task_of(settings))
     resumed.load_state_dict(torch.load(file, weights_only=True))
-    while not resumed.finished:
-        resumed.train_step()
+    fit(resumed, evaluate=False)
     assert_same(resumed.state_dict(), straight.state_dict())
-    assert resumed.figures() == straight.figures()
+    assert resumed.end_epoch() == straight.end_epoch()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -81,14 +83,15 @@ def test_every_method_resumes_to_the_bit(method, tmp_path):
                 trainer = resumed
             trainer.train_step()
             if trainer.evaluation_due:
-                trainer.figures()
+                trainer.end_epoch()
             if trainer is straight:
                 after_straight = random_states()
                 restore_random_states(trainer_states)
         restore_random_states(after_straight)
     assert_same(resumed.state_dict(), straight.state_dict())
     found, expected = (
-        {name: module.state_dict() for name, module in trainer.models().items()} for trainer in (resumed, straight)
+        {name: model.state_dict() for name, (model, _) in trainer.finished_models().items()}
+        for trainer in (resumed, straight)
     )
     assert_same(found, expected)
 
@@ -97,8 +100,8 @@ def test_supervised_run_equals_a_bare_torch_loop():
     """The same seeds, batches and rates in twelve lines of plain torch: equal parameters, to the bit."""
     settings = config("supervised", augmentation=replace(Config().augmentation, feature_noise=0.0))
     trainer = Trainer(settings, task_of(settings))
-    task, schedule = trainer.task, trainer.schedule
-    batches = Trainer(settings, task).noisy_stream
+    task, schedule = trainer.task, trainer.course.rate
+    batches = Trainer(settings, task).streams.noisy
     torch.manual_seed(settings.seed)
     model = build_model("mlp", (13,), 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
@@ -123,23 +126,45 @@ def test_the_selected_model_is_the_average_at_the_lowest_rate():
     )
     trainer = Trainer(settings, task_of(settings))
     assert trainer.steps_per_epoch == 6
-    assert trainer.selected_step == 14
+    assert trainer.course.selected_step == 14
     for _ in range(15):
         trainer.train_step()
-    expected = {name: value.clone() for name, value in trainer.average.module.state_dict().items()}
+    expected = {name: value.clone() for name, value in trainer.kept.averaged.module.state_dict().items()}
     while not trainer.finished:
         trainer.train_step()
-    assert_same(dict(trainer.selected.module.state_dict()), expected)
-    assert not torch.equal(next(iter(expected.values())), next(iter(trainer.average.module.state_dict().values())))
+    assert_same(dict(trainer.kept.selected.module.state_dict()), expected)
+    assert not torch.equal(
+        next(iter(expected.values())), next(iter(trainer.kept.averaged.module.state_dict().values()))
+    )
 
 
-def test_figures_hold_both_accuracies_and_the_coefficients():
+def test_metrics_hold_both_accuracies_and_the_coefficients():
     trainer = trained(config())
-    figures = trainer.figures()
-    assert {"accuracy", "top5", "raw_accuracy", "raw_top5", "total", "consistency"} <= figures.keys()
-    assert 0 <= figures["clean_weight_share"] <= 1
-    assert 0 <= figures["mislabelled_label_trust"] <= 1
+    metrics = trainer.end_epoch()
+    assert {"accuracy", "top5", "raw_accuracy", "raw_top5", "total", "consistency"} <= metrics.keys()
+    assert 0 <= metrics["clean_weight_share"] <= 1
+    assert 0 <= metrics["mislabelled_label_trust"] <= 1
     assert (trainer.ledger.times_seen.sum() == 12 * 20).item()
+
+
+def test_the_end_of_an_epoch_begins_new_sums():
+    trainer = trained(config(), steps=7)
+    assert "total" in trainer.end_epoch()
+    assert "total" not in trainer.end_epoch()
+
+
+def test_the_validated_model_is_the_average_that_was_best_on_held_out_examples(monkeypatch):
+    """The accuracies of three epochs are said to be 0.5, 0.75 and 0.6: the average after the second is kept."""
+    settings = config(data=replace(Config().data, name="wine", trusted_per_class=5, validation_share=0.2))
+    trainer = Trainer(settings, task_of(settings))
+    averages = []
+    for accuracy in (0.5, 0.75, 0.6):
+        trainer.train_step()
+        monkeypatch.setattr(trainer, "_measured", lambda accuracy=accuracy: {"validation_accuracy": accuracy})
+        trainer.end_epoch()
+        averages.append({name: value.clone() for name, value in trainer.kept.averaged.module.state_dict().items()})
+    assert_same(dict(trainer.models()["validated"].state_dict()), averages[1])
+    assert list(trainer.models()) == ["averaged", "raw", "validated"]
 
 
 def test_every_optimizer_trains_with_every_method():
@@ -159,12 +184,20 @@ def test_a_batch_is_never_larger_than_the_noisy_set():
     assert trainer.steps_per_epoch == 1
 
 
-def test_equal_weights_are_finished_once():
-    """With the cosine schedule the selected weights are the averaged ones after the last step."""
+def test_each_different_model_is_finished_once(monkeypatch):
+    """With the cosine schedule the selected weights are the averaged ones after the last step: two fits for three."""
     trainer = trained(config("karat"))
-    models = trainer.models()
-    assert models["selected"] is models["averaged"]
-    assert models["raw"] is not models["averaged"]
+    fits = []
+    by_both = trainer.method._by_both
+    monkeypatch.setattr(trainer.method, "_by_both", lambda model: fits.append(model) or by_both(model))
+    finished = trainer.finished_models()
+    assert len(fits) == 2
+    assert finished["selected"] is finished["averaged"]
+    assert finished["raw"].model is not finished["averaged"].model
+    record = audit_record(trainer, finished["selected"])
+    assert len(fits) == 2, "the audit takes the judgement that was made"
+    torch.testing.assert_close(record.ledger.probabilities, finished["selected"].judgement.probabilities)
+    assert torch.equal(record.transition, finished["selected"].judgement.transition)
 
 
 @pytest.mark.parametrize(("flip", "mirrored"), [(None, False), (True, True)])

@@ -36,7 +36,7 @@ def test_a_run_measures_what_there_is(file, tmp_path, capsys):
     for record in read_metrics(run / "metrics.jsonl"):
         assert not {"accuracy", "raw_accuracy", "top5"} & record.keys()
         assert {"trusted_accuracy", "validation_accuracy", "given_label_accuracy"} <= record.keys()
-    for name in ("curves.png", "model.safetensors", "label_issues.csv", "report.html"):
+    for name in ("model.safetensors", "label_issues.csv", "report.html"):
         assert (run / name).exists()
     assert main(["evaluate", str(run)]) == 2
     assert "have no test examples: write karat evaluate" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """How many of the given labels are wrong: an estimate, an interval around it, and what becomes what."""
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from karat.audit.beliefs import Beliefs, LabelModel
 from karat.audit.record import AuditRecord
-from karat.files.atomic import write_text
+from karat.files.atomic import write_json
 
 LEVEL = 0.95
 WIDE = 0.25
@@ -107,7 +106,7 @@ def wilson(share: float, count: int) -> tuple[float, float]:
 
 def save_estimate(estimate: NoiseEstimate, path: Path) -> None:
     """Write noise_estimate.json."""
-    write_text(path, json.dumps(asdict(estimate), indent=2, ensure_ascii=True) + "\n")
+    write_json(path, asdict(estimate))
 
 
 def _verified(record: AuditRecord) -> tuple[dict[str, Any], list[str]]:

@@ -1,1 +1,1 @@
-"""`karat bench`: a recipe's grid of runs, its table with the paper's figures beside ours, and its plots."""
+"""`karat bench`: a recipe's grid of runs, its table with the paper's results beside ours, and its figures."""

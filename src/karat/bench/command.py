@@ -78,7 +78,7 @@ def _show(folder: Path) -> None:
 def _print_costs(recipe: Recipe) -> None:
     check_sizes(recipe)
     console = Console()
-    console.width = max(console.width, 130)  # a cut-off figure is no figure
+    console.width = max(console.width, 130)  # a cut-off number is no number
 
     def report_cost(cost: Cost) -> None:
         print(
@@ -88,7 +88,7 @@ def _print_costs(recipe: Recipe) -> None:
         )
 
     costs = dry_run(recipe, report_cost)
-    names = ("method", "network", "parameters", "input", "batch", "s/step", "memory", "steps", "one run", "runs")
+    names = ("method", "network", "parameters", "input", "batch", "s/step", "steps", "one run", "runs")
     table = Table(*names, title=f"{recipe.title}: estimates for one thread of this machine", title_justify="left")
     for cost in costs:
         table.add_row(
@@ -98,7 +98,6 @@ def _print_costs(recipe: Recipe) -> None:
             "x".join(map(str, cost.size.shape)),
             str(cost.batch),
             f"{cost.seconds_a_step:.1f}",
-            f"{cost.gigabytes:.1f} GB",
             f"{cost.steps:,}",
             f"{cost.days:.1f} days" if cost.days >= 1 else f"{24 * cost.days:.1f} hours",
             str(len(cost.cells)),

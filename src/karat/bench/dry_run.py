@@ -1,49 +1,27 @@
 """What a recipe would cost here: two steps of each kind of cell on random data of the real size, then nothing.
 
-The batch is small (2 and 7 examples of each kind), so that any network fits. Processor time grows linearly with it and
-is extrapolated to the real batch. So is every allocation: one whose size is found with both batches stays, any other
-grows with the batch; what is alive at the same time adds up to the peak of the real batch. The peaks of small batches
-themselves say little, because parameters outweigh them. Foretold for 40 examples on wrn-28-2: 1% (ieg) and 4% (l2r)
-more than measured. Passes over the whole set once an epoch, which some methods make, are not counted.
+The batch is small (2 and 8 examples of each kind), so that any network fits. Processor time grows linearly with it and
+is extrapolated to the real batch. Passes over the whole set once an epoch, which some methods make, are not counted.
 """
 
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.profiler import profile
-
-try:
-    import resource
-except ImportError:  # not a Unix: there the memory before the first step is not counted
-    resource = None  # type: ignore[assignment]
 
 from karat.bench.random_data import Size, random_task, size_of
 from karat.bench.recipe import Cell, Recipe
 from karat.errors import UserError
 from karat.settings.config import Config, NoiseSettings, OptimizerSettings
+from karat.training.fit import Listener, fit
 from karat.training.plan import plan
 from karat.training.trainer import Trainer
 
-# Shapes are full of factors 2, 3 and 5, and with a factor 7 no size of one batch is found with the other by accident.
-BATCHES = (2, 7)
-_MEMORY = "[memory]"  # the profiler's name for an allocation or a release
+BATCHES = (2, 8)
 _WEIGHTS = ("relabelled_weight", "mixed_trusted_weight", "mixed_noisy_weight", "consistency_weight")
-
-
-class Measured(NamedTuple):
-    """What one small batch took: time of a step, memory before the first one, then bytes taken (+) and freed (−)."""
-
-    seconds: float
-    bytes_before: int
-    allocations: list[int]
-    parameters: int
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -59,7 +37,6 @@ class Cost:
     parameters: int
     measured_seconds: float
     seconds_a_step: float
-    gigabytes: float
 
     @property
     def days(self) -> float:
@@ -67,45 +44,50 @@ class Cost:
         return self.seconds_a_step * self.steps / 86_400
 
 
+class StepTimes(Listener):
+    """Note how long each step took."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._last, self.seconds = clock, clock(), list[float]()
+
+    def step_taken(self) -> None:
+        """Note the time since the step before."""
+        now = self._clock()
+        self.seconds.append(now - self._last)
+        self._last = now
+
+
+class Measured(NamedTuple):
+    """What one small batch took: the time of a step; and the size of the network."""
+
+    seconds: float
+    parameters: int
+
+
 def dry_run(recipe: Recipe, report: Callable[[Cost], None]) -> list[Cost]:
-    """Measure each kind of cell (method, network, data, batch) once; report each."""
-    for name, level in {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}.items():
-        os.environ.setdefault(name, level)  # the profilers of the new processes keep their notes to themselves
+    """Measure each kind of cell (method, network, data, batch) once, with one thread; report each."""
     costs = []
-    for cells in _kinds(recipe.cells):
-        costs.append(_cost(cells))
-        report(costs[-1])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for cells in _kinds(recipe.cells):
+            costs.append(_cost(cells))
+            report(costs[-1])
+    finally:
+        torch.set_num_threads(threads)
     return costs
 
 
-def measure(config: Config, count: int) -> Measured:
-    """Take the steps of one kind of cell with `count` examples of each kind."""
-    torch.set_num_threads(1)
-    trainer = _trainer(config, size_of(config), count)
-    before = _peak_bytes()
-    times, allocations = [], []
-    while not trainer.finished:
-        with profile(use_cpu=True, profile_memory=True) as profiler:
-            step_began = time.process_time()  # of this process alone: others on the same cores do not count
-            trainer.train_step()
-            times.append(time.process_time() - step_began)
-        allocations += _allocations(profiler)
-    parameters = sum(p.numel() for p in trainer.learner.network.module.parameters())
-    return Measured(max(times[1:]), before, allocations, parameters)  # the first step also warms up
+def measure(config: Config, count: int, clock: Clock = time.process_time) -> Measured:
+    """Take the steps of one kind of cell with `count` examples of each kind.
 
-
-def peak_bytes(few: list[int], many: list[int], growth: float) -> float:
-    """Return the peak of the allocations `many` if those that grow with the batch were `growth` times as large.
-
-    >>> peak_bytes(few=[10, 2, -2, -10], many=[10, 7, -7, -10], growth=100 / 7)
-    110.0
+    The clock is that of this process alone: others on the same cores do not count.
     """
-    constant = {abs(size) for size in few}
-    alive = peak = 0.0
-    for size in many:
-        alive += size if abs(size) in constant else size * growth
-        peak = max(peak, alive)
-    return peak
+    trainer = _trainer(config, size_of(config), count)
+    times = StepTimes(clock)
+    fit(trainer, times, evaluate=False)
+    parameters = sum(p.numel() for p in trainer.learner.network.module.parameters())
+    return Measured(max(times.seconds[1:]), parameters)  # the first step also warms up
 
 
 def _cost(cells: tuple[Cell, ...]) -> Cost:
@@ -118,31 +100,18 @@ def _cost(cells: tuple[Cell, ...]) -> Cost:
         size.shape, noisy, size.classes, model=config.model,
         epochs=training.epochs, steps=training.steps, batch_size=training.batch_size,
     )  # fmt: skip
-    batch = settled.batch_size
     began = time.monotonic()
-    measured: list[Measured] = []
-    for count in BATCHES:
-        # A new process each: the peak memory of a process, which is what it had before the first step, never falls.
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            try:
-                measured.append(pool.submit(measure, config, count).result())
-            except BrokenProcessPool:
-                raise UserError(
-                    f"A process died while {cells[0].name} was measured, perhaps for lack of memory: "
-                    "choose other cells with --only."
-                ) from None
-    few, many = measured
+    few, many = (measure(config, count) for count in BATCHES)
     return Cost(
         tuple(cell.name for cell in cells),
         config.method,
         config.model,
         size,
-        batch,
+        settled.batch_size,
         settled.steps,
         many.parameters,
         time.monotonic() - began,
-        _extrapolated([few.seconds, many.seconds], batch),
-        (few.bytes_before + peak_bytes(few.allocations, many.allocations, max(batch / BATCHES[1], 1.0))) / 2**30,
+        _extrapolated([few.seconds, many.seconds], settled.batch_size),
     )
 
 
@@ -150,13 +119,11 @@ def _trainer(config: Config, size: Size, batch: int) -> Trainer:
     """Return a run of two steps in each phase; the second of two is past the warm-up that some methods have."""
     steps = 2
     while True:
-        training = replace(
-            config.training, steps=steps, batch_size=batch, trusted_batch_size=batch, device="cpu", threads=1
-        )
+        training = replace(config.training, steps=steps, batch_size=batch, trusted_batch_size=batch, device="cpu")
         trainer = Trainer(replace(config, training=training), random_task(size, batch))
-        if steps >= 2 * len(trainer.phases):
+        if steps >= 2 * len(trainer.course.phases):
             return trainer
-        steps = 2 * len(trainer.phases)
+        steps = 2 * len(trainer.course.phases)
 
 
 def _kinds(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
@@ -177,17 +144,6 @@ def _kinds(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
         )
         kinds.setdefault(kind, []).append(cell)
     return [tuple(group) for group in kinds.values()]
-
-
-def _peak_bytes() -> int:
-    return 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10
-
-
-def _allocations(profiler: profile) -> list[int]:
-    """Return the bytes of every allocation (+) and release (−), in order."""
-    results: Any = profiler.kineto_results  # torch's stubs leave out nbytes
-    found = [(event.start_ns(), event.nbytes()) for event in results.events() if event.name() == _MEMORY]
-    return [size for _, size in sorted(found, key=lambda pair: pair[0])]
 
 
 def _extrapolated(values: list[float], batch: int) -> float:

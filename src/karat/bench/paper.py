@@ -1,4 +1,4 @@
-"""The paper's own figures: every number of its tables, found by what they are of."""
+"""The paper's own results: every number of its tables, found by what they are of."""
 
 import csv
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from karat.errors import UserError
 
 
-class PaperFigure(NamedTuple):
+class PaperResult(NamedTuple):
     """An accuracy in percent and, where the paper gives them, its spread and the top-5 accuracy."""
 
     accuracy: float
@@ -19,7 +19,7 @@ class PaperFigure(NamedTuple):
 
 @lru_cache
 def paper_lines() -> tuple[dict[str, str], ...]:
-    """Return the lines of the paper's tables: table, dataset, noise, method, network, trusted_per_class, figures.
+    """Return the lines of the paper's tables: table, dataset, noise, method, network, trusted_per_class, accuracies.
 
     >>> len(paper_lines())
     158
@@ -32,16 +32,16 @@ def matching_lines(wanted: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the lines that agree with every wanted value; numbers are compared as numbers."""
     unknown = wanted.keys() - paper_lines()[0].keys()
     if unknown:
-        raise UserError(f"The paper's figures have no column '{min(unknown)}': use {', '.join(paper_lines()[0])}.")
+        raise UserError(f"The paper's results have no column '{min(unknown)}': use {', '.join(paper_lines()[0])}.")
     return [line for line in paper_lines() if all(_same(line[key], value) for key, value in wanted.items())]
 
 
-def paper_figure(wanted: Mapping[str, Any]) -> PaperFigure | None:
-    """Return the one figure that is wanted; None where the paper has none.
+def paper_result(wanted: Mapping[str, Any]) -> PaperResult | None:
+    """Return the one result that is wanted; None where the paper has none.
 
-    >>> paper_figure({"table": "cifar10_uniform", "noise_ratio": 0.8, "method": "ieg", "network": "wrn28-10",
+    >>> paper_result({"table": "cifar10_uniform", "noise_ratio": 0.8, "method": "ieg", "network": "wrn28-10",
     ...               "trusted_per_class": 10})
-    PaperFigure(accuracy=93.7, std=0.5, top5=None)
+    PaperResult(accuracy=93.7, std=0.5, top5=None)
     """
     if "method" not in wanted:
         return None
@@ -49,8 +49,8 @@ def paper_figure(wanted: Mapping[str, Any]) -> PaperFigure | None:
     if not lines:
         return None
     if len(lines) > 1:
-        raise UserError(f"{len(lines)} figures of the paper are {dict(wanted)}: name the network and noise_ratio, too.")
-    return PaperFigure(float(lines[0]["accuracy"]), _number(lines[0]["std"]), _number(lines[0]["top5"]))
+        raise UserError(f"{len(lines)} results of the paper are {dict(wanted)}: name the network and noise_ratio, too.")
+    return PaperResult(float(lines[0]["accuracy"]), _number(lines[0]["std"]), _number(lines[0]["top5"]))
 
 
 def _same(text: str, value: Any) -> bool:

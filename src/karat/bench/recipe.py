@@ -1,7 +1,7 @@
 """Recipes: a YAML file that names the rows and columns of a table, the settings of each, and the seeds.
 
     title: CIFAR-10, uniform noise
-    paper: {table: cifar10_uniform}           # where the paper's figures are found, optional
+    paper: {table: cifar10_uniform}           # where the paper's results are found, optional
     settings: {preset: paper, data.name: cifar10}
     columns:
       80% uniform: {settings: {noise.kind: uniform, noise.rate: 0.8}, paper: {noise_ratio: 0.8}}
@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from karat.bench.paper import paper_figure
+from karat.bench.paper import paper_result
 from karat.errors import UserError, choose, suggestion
 from karat.methods import METHODS
 from karat.settings.config import Config, flat
@@ -200,7 +200,7 @@ def _config(settings: Mapping[str, Any], where: str) -> Config:
 def _check_paper(paper: Mapping[str, Any], where: str) -> None:
     """Refuse a mistake in `paper` now, and not when the runs are done."""
     try:
-        paper_figure(paper)
+        paper_result(paper)
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
 

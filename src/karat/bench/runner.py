@@ -16,10 +16,11 @@ from rich.console import Console
 from karat.bench.recipe import Cell, Recipe
 from karat.errors import UserError
 from karat.progress_bar import ProgressBar
+from karat.settings.compare import differences
 from karat.settings.config import config_as_dict
 from karat.settings.read import make_config
 from karat.training.run import train_run
-from karat.training.run_folder import chosen_settings, differences, read_config_values
+from karat.training.run_folder import chosen_settings, read_config_values
 
 logger = logging.getLogger("karat")
 

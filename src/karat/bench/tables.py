@@ -1,4 +1,4 @@
-"""What the cells of a recipe measured: results.csv, and a table of means with the paper's figures beside them."""
+"""What the cells of a recipe measured: results.csv, and a table of means with the paper's results beside them."""
 
 import json
 import statistics
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from karat.bench.paper import paper_figure
+from karat.bench.paper import paper_result
 from karat.bench.recipe import Cell, Recipe
 
 LAST, VALIDATED = "last", "validated"
@@ -25,7 +25,7 @@ def read_results(recipe: Recipe, folder: Path) -> pd.DataFrame:
         if not path.exists():
             continue
         found = json.loads(path.read_text(encoding="utf-8"))
-        figure = paper_figure(cell.paper)
+        paper = paper_result(cell.paper)
         lines.append(
             {
                 "row": cell.row,
@@ -38,9 +38,9 @@ def read_results(recipe: Recipe, folder: Path) -> pd.DataFrame:
                 "top5": _percent(found["averaged"], "top5"),
                 "noise_rate": found["noise_rate"],
                 "seconds": found["seconds"],
-                "paper": None if figure is None else figure.accuracy,
-                "paper_std": None if figure is None else figure.std,
-                "paper_top5": None if figure is None else figure.top5,
+                "paper": None if paper is None else paper.accuracy,
+                "paper_std": None if paper is None else paper.std,
+                "paper_top5": None if paper is None else paper.top5,
                 "only": cell.name,
             }
         )
@@ -116,8 +116,8 @@ def _says_more(results: pd.DataFrame, kind: str) -> bool:
 
 def _paper(recipe: Recipe, row: str, column: str) -> str:
     cell: Cell | None = next((c for c in recipe.cells if (c.row, c.column) == (row, column)), None)
-    figure = None if cell is None else paper_figure(cell.paper)
-    if figure is None:
+    paper = None if cell is None else paper_result(cell.paper)
+    if paper is None:
         return ""
-    spread = "" if figure.std is None else f" ± {figure.std}"
-    return f" (paper {figure.accuracy}{spread})"  # with the paper's own digits: 93.7 or 64.43
+    spread = "" if paper.std is None else f" ± {paper.std}"
+    return f" (paper {paper.accuracy}{spread})"  # with the paper's own digits: 93.7 or 64.43

@@ -3,7 +3,6 @@
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -34,8 +33,9 @@ from karat.inference.evaluation import predict_probabilities
 from karat.models import build_model
 from karat.progress_bar import ProgressBar
 from karat.settings.config import Config, flat, unread_settings
+from karat.training.audit_record import audit_record
+from karat.training.fit import BarListener, fit
 from karat.training.plan import default_batch_size
-from karat.training.run_folder import audit_record
 from karat.training.trainer import Trainer
 
 DEFAULT_METHOD = "karat"
@@ -146,9 +146,9 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         self._schema = schema_of(X)
         inputs = self._schema.inputs_of(X)
         trainer = self._trained(noisy_task(self._schema, inputs, labels, mask, written, names), seed)
-        network = trainer.models("selected")["selected"]
-        self._keep(audit(audit_record(trainer, network)), rows=len(y))
-        self.network_ = network.cpu()  # only now: the audit reads the inputs where the trainer has them
+        finished = trainer.finished_models("selected")["selected"]
+        self._keep(audit(audit_record(trainer, finished)), rows=len(y))
+        self.network_ = finished.model.cpu()  # only now: the audit reads the inputs where the trainer has them
         self.n_iter_ = math.ceil(trainer.steps_done / trainer.steps_per_epoch)
         self.trusted_rows_ = mask.nonzero().flatten().numpy()
         return self
@@ -185,14 +185,11 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
                     f"{self.method} needs networks that begin differently, and copies of one module are alike: give "
                     "model as a function of (shape, classes) that makes a new one."
                 )
-            progress = ProgressBar(self.method, trainer.total_steps) if self.verbose else None
-            with progress or nullcontext():
-                while not trainer.finished:
-                    trainer.train_step()
-                    if trainer.evaluation_due:
-                        trainer.figures()  # stops where training diverged
-                    if progress is not None:
-                        progress.advance()
+            if self.verbose:
+                with ProgressBar(self.method, trainer.total_steps) as bar:
+                    fit(trainer, BarListener(bar))
+            else:
+                fit(trainer)
         return trainer
 
     def _config(self, task: NoisyTask, seed: int) -> Config:

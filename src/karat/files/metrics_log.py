@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from karat.errors import UserError
+from karat.errors import UserError, unreadable
 
 
 class MetricsLog:
@@ -68,7 +68,7 @@ def read_metrics(path: str | Path, damaged: Literal["refuse", "skip"] = "refuse"
     try:
         lines = Path(path).read_bytes().split(b"\n")[:-1]  # what follows the last line end is incomplete
     except OSError as error:
-        raise UserError(f"Cannot read {path} ({error.strerror or error}); check the path.") from error
+        raise unreadable(path, error) from error
     records = [_record(line) for line in lines]
     if damaged == "skip":
         return [record for record in records if record and isinstance(record.get("epoch"), (int, float))]

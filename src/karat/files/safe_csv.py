@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from karat.errors import UserError
+from karat.errors import UserError, unreadable
 from karat.files.atomic import replacing
 
 _RUNS = re.compile(r"'*[=+\-@\t\r]")
@@ -63,7 +63,7 @@ def read_safe_csv(path: Path) -> pd.DataFrame:
             path, sep=separator, dtype=str, keep_default_na=False, na_filter=False, encoding="utf-8-sig"
         )
     except OSError as error:
-        raise UserError(f"Cannot read {path} ({error.strerror or error}); check the path.") from error
+        raise unreadable(path, error) from error
     except (ValueError, pd.errors.ParserError) as error:  # no columns, broken quotes, another encoding
         reason = " ".join(str(error).split())
         raise UserError(f"{path} is not a CSV file in UTF-8 ({reason}): export it again.") from error

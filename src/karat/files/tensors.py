@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from karat.errors import UserError
+from karat.errors import UserError, unreadable
 from karat.files.atomic import replacing
 
 _NAMES = {
@@ -43,7 +43,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(str(path), framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
     except OSError as error:
-        raise UserError(f"Cannot read {path} ({error.strerror or error}); check the path.") from error
+        raise unreadable(path, error) from error
     except SafetensorError as error:
         raise UserError(f"{path} is damaged or is not a safetensors file: train again.") from error
 

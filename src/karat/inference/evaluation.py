@@ -1,11 +1,14 @@
 """How good a model is: accuracy, loss and probabilities over a whole set, batch by batch."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -76,7 +79,7 @@ def predict_probabilities(
     return torch.cat(parts)
 
 
-class ClassFigures(NamedTuple):
+class ClassScores(NamedTuple):
     """How well one class is recognised; precision is None where nothing was predicted to be of it."""
 
     name: str
@@ -98,7 +101,7 @@ class Evaluation:
     """Accuracy as a whole and class by class, and the pairs of classes that are confused most often."""
 
     accuracy: Accuracy
-    classes: tuple[ClassFigures, ...]
+    classes: tuple[ClassScores, ...]
     confusions: tuple[Confusion, ...]
 
 
@@ -107,28 +110,27 @@ def evaluate_probabilities(probabilities: Tensor, labels: Tensor, classes: Seque
 
     >>> found = evaluate_probabilities(torch.eye(2)[[0, 0, 1, 1]], torch.tensor([0, 0, 0, 1]), ["cat", "dog"])
     >>> found.accuracy.top1, found.classes[1], found.confusions
-    (0.75, ClassFigures(name='dog', examples=1, precision=0.5, recall=1.0),
+    (0.75, ClassScores(name='dog', examples=1, precision=0.5, recall=1.0),
      (Confusion(true='cat', predicted='dog', times=1),))
     """
-    predicted, number = probabilities.argmax(dim=1), len(classes)
-    counts = torch.bincount(labels * number + predicted, minlength=number**2).view(number, number)  # [true, predicted]
-    figures = tuple(
-        ClassFigures(name, int(counts[c].sum()), _share(counts[c, c], counts[:, c]), _share(counts[c, c], counts[c]))
-        for c, name in enumerate(classes)
-    )
-    wrong = counts.clone().fill_diagonal_(0).flatten()
-    places = wrong.argsort(descending=True, stable=True)[:most].tolist()
-    confusions = tuple(
-        Confusion(classes[place // number], classes[place % number], int(wrong[place]))
-        for place in places
-        if wrong[place]
-    )
     accuracy = evaluate(nn.Identity(), probabilities.clamp(min=torch.finfo(torch.float32).tiny).log(), labels)
-    return Evaluation(accuracy, figures, confusions)
-
-
-def _share(part: Tensor, whole: Tensor) -> float | None:
-    return int(part) / int(whole.sum()) if whole.sum() else None
+    predicted, numbers = probabilities.argmax(dim=1), range(len(classes))
+    precision, recall, _, examples = precision_recall_fscore_support(
+        labels, predicted, labels=numbers, zero_division=math.nan
+    )
+    scores = tuple(
+        ClassScores(name, int(count), *(None if math.isnan(share) else float(share) for share in shares))
+        for name, count, *shares in zip(classes, examples, precision, recall, strict=True)
+    )
+    wrong = confusion_matrix(labels, predicted, labels=numbers)  # [true, predicted]
+    np.fill_diagonal(wrong, 0)
+    places = np.argsort(-wrong, axis=None, kind="stable")[:most]
+    confusions = tuple(
+        Confusion(classes[true], classes[taken_for], int(wrong[true, taken_for]))
+        for true, taken_for in zip(*np.unravel_index(places, wrong.shape), strict=True)
+        if wrong[true, taken_for]
+    )
+    return Evaluation(accuracy, scores, confusions)
 
 
 def _batches(model: nn.Module, inputs: Inputs, batch_size: int) -> Iterator[Tensor]:

@@ -63,6 +63,13 @@ class Judgement(NamedTuple):
     """[true, given]"""
 
 
+class Finished(NamedTuple):
+    """What a trained model has become after the last step, and the verdict that it was made by; None: the audit's."""
+
+    model: nn.Module
+    judgement: Judgement | None = None
+
+
 class Method(ABC):
     """What the training loop calls. A method is a step; most need nothing else, and the other calls do nothing.
 
@@ -95,13 +102,9 @@ class Method(ABC):
         """Return the model that is averaged, measured and kept: the learner's, or several of them together."""
         return module
 
-    def finished(self, model: nn.Module) -> nn.Module:
-        """Return what a trained model becomes after the last step."""
-        return model
-
-    def judged(self, model: nn.Module) -> Judgement | None:
-        """Return what the method says of the noisy examples by a finished model; None leaves it to the audit."""
-        return None
+    def finish(self, model: nn.Module) -> Finished:
+        """Return what a trained model becomes, and what the method says of the noisy examples by it as it was."""
+        return Finished(model)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the method remembers."""

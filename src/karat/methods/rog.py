@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from karat.algorithm.network import evaluation_mode
 from karat.algorithm.settings import AlgorithmSettings
 from karat.errors import UserError
-from karat.methods.method import Method, Task
+from karat.methods.method import Finished, Method, Task
 from karat.methods.shared.last_layer import hidden
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
@@ -127,8 +127,7 @@ class RoG(Method):
         """Take a plain step."""
         return supervised(learner, batch, AlgorithmSettings(), generator)  # which reads no setting
 
-    def finished(self, model: nn.Module) -> nn.Module:
+    def finish(self, model: nn.Module) -> Finished:
         """Return the model with the generative classifier."""
-        return generative_classifier(
-            model, self.task.noisy_inputs, self.task.given_labels, self.task.classes, self.kept
-        )
+        task = self.task
+        return Finished(generative_classifier(model, task.noisy_inputs, task.given_labels, task.classes, self.kept))

@@ -156,7 +156,7 @@ def short(name: str, length: int = 12) -> str:
 
 
 def series(records: Sequence[dict[str, Any]], key: str) -> list[tuple[float, float | None]]:
-    """Return (epoch, value) of a figure in the metrics; None where a record lacks it."""
+    """Return (epoch, value) of one of the metrics; None where a record lacks it."""
     return [(float(record["epoch"]), float(record[key]) if _finite(record.get(key)) else None) for record in records]
 
 

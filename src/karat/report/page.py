@@ -103,7 +103,7 @@ def _render(
             review_json=script_safe(review),
             reviewed=review["count"],
             headline=summary.headline(run),
-            figures=summary.key_figures(run),
+            key_numbers=summary.key_numbers(run),
             step=summary.next_step(run, review["count"]),
             warnings=[*summary.warnings(run), *notes],
             matrix=sections.noise_matrix(run),

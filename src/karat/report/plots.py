@@ -1,4 +1,4 @@
-"""Figures of a run, drawn from its metrics: accuracy, coefficients, and the most suspicious labels."""
+"""Figures of runs, drawn from their metrics: accuracy, coefficients, and the most suspicious labels."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,24 +25,6 @@ def accuracy_curves(runs: Mapping[str, Records], title: str = "Test accuracy") -
         axes.plot(epochs, accuracy, color=colour, label=f"{name} ({accuracy[-1]:.1%})", linewidth=1.8)
     axes.set_ylim(top=1.005)
     axes.set_ylabel("accuracy on test examples")
-    axes.legend(loc="lower right", frameon=False)
-    return figure
-
-
-def untested_curves(records: Records) -> Figure:
-    """Draw what there is to see of a run without test examples: how well it agrees with its labels."""
-    figure, axes = new_figure("Agreement with labels (no test examples: accuracy was not measured)")
-    lines = {
-        "trusted_accuracy": "trusted labels (seen in training)",
-        "given_label_accuracy": "given labels (seen in training)",
-        "validation_accuracy": "given labels of held-out examples",
-    }
-    for (name, label), colour in zip(lines.items(), COLOURS, strict=False):
-        known = [record for record in records if record.get(name) is not None]
-        if known:
-            axes.plot([r["epoch"] for r in known], [r[name] for r in known], color=colour, label=label)
-    axes.set_ylim(top=1.005)
-    axes.set_ylabel("share of labels predicted")
     axes.legend(loc="lower right", frameon=False)
     return figure
 

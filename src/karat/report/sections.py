@@ -12,7 +12,7 @@ from karat.report.run_files import RunFiles
 
 MATRIX_CLASSES = 20  # more do not fit: then the commonest confusions are listed
 SAMPLED = 1_500  # dots of the scatter: more hide each other
-_NO_LOSS = re.compile("step|epoch|rate|seconds|.*(accuracy|top5|share|trust)")  # the other figures in the metrics
+_NO_LOSS = re.compile("step|epoch|rate|seconds|.*(accuracy|top5|share|trust)")  # the other metrics
 _TOTAL = ("total", "loss")
 _LOSSES = {"loss": "total", "weighted": "weighted (ω)", "relabelled": "relabelled (λ)"}  # where words say more
 _COEFFICIENTS = {  # in the metrics -> name, colour, dashed
@@ -152,6 +152,6 @@ def _has(run: RunFiles, key: str) -> bool:
 
 
 def _lines(run: RunFiles, wanted: Mapping[str, tuple[str, int, bool]]) -> list[Line]:
-    """Return the lines of these figures, as far as the metrics have them; values are name, colour, dashed."""
+    """Return the lines of these metrics, as far as the metrics have them; values are name, colour, dashed."""
     found = [(key, line) for key, line in wanted.items() if _has(run, key)]
     return [Line(name, series(run.metrics, key), colour, dashed) for key, (name, colour, dashed) in found]

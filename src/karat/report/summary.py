@@ -1,4 +1,4 @@
-"""The words of a report: headline, key figures, what to do next, warnings."""
+"""The words of a report: headline, key numbers, what to do next, warnings."""
 
 import shlex
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from karat.report.run_files import RunFiles
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A key figure: what it is, its value, and a line that qualifies it."""
+class KeyNumber:
+    """A number that counts: what it is, its value, and a line that qualifies it."""
 
     name: str
     value: str
@@ -36,20 +36,20 @@ def headline(run: RunFiles) -> str:
     return f"{found:,} of {total:,} labels look wrong."
 
 
-def key_figures(run: RunFiles) -> list[Figure]:
+def key_numbers(run: RunFiles) -> list[KeyNumber]:
     """Return accuracy, noise rate, label issues and time, as far as they are known."""
-    figures = []
+    numbers = []
     accuracy = test_accuracy(run.results)
     if accuracy is not None:
-        figures.append(Figure("Test accuracy", f"{accuracy['top1']:.1%}", f"on {accuracy['count']:,} test examples"))
-    figures += _noise_figure(run)
+        numbers.append(KeyNumber("Test accuracy", f"{accuracy['top1']:.1%}", f"on {accuracy['count']:,} test examples"))
+    numbers += _noise_number(run)
     total, found = len(run.issues), int(run.issues["is_label_issue"].sum())
-    figures.append(Figure("Label issues", f"{found:,}", f"of {total:,} noisy labels"))
+    numbers.append(KeyNumber("Label issues", f"{found:,}", f"of {total:,} noisy labels"))
     changed, dropped = run.actions.get("changed", 0), run.actions.get("dropped", 0)
     if run.actions:
         note = f"labels changed, {dropped:,} dropped" if dropped else "labels changed, none dropped"
-        figures.append(Figure("Cleaned", f"{changed:,}", note))
-    return figures
+        numbers.append(KeyNumber("Cleaned", f"{changed:,}", note))
+    return numbers
 
 
 def next_step(run: RunFiles, reviewed: int) -> NextStep:
@@ -114,7 +114,7 @@ def test_accuracy(results: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return accuracy if known else None
 
 
-def _noise_figure(run: RunFiles) -> list[Figure]:
+def _noise_number(run: RunFiles) -> list[KeyNumber]:
     estimate, true = run.estimate, run.results.get("noise_rate")
     if isinstance(estimate.get("rate"), (int, float)):
         note = "estimated"
@@ -123,9 +123,9 @@ def _noise_figure(run: RunFiles) -> list[Figure]:
             note = f"estimated; {level:.0%} interval {estimate['low']:.1%} to {estimate['high']:.1%}"
         if isinstance(true, (int, float)):
             note += f"; really {true:.1%}"
-        return [Figure("Noise rate", f"{estimate['rate']:.1%}", note)]
+        return [KeyNumber("Noise rate", f"{estimate['rate']:.1%}", note)]
     if isinstance(true, (int, float)):
-        return [Figure("Noise rate", f"{true:.1%}", "known, because the noise was drawn")]
+        return [KeyNumber("Noise rate", f"{true:.1%}", "known, because the noise was drawn")]
     return []
 
 

@@ -136,7 +136,7 @@ def _add_laboratory(commands: Any) -> None:
     bench_parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="Take two steps of each kind of cell on random data, print memory and time of the whole, and stop.",
+        help="Take two steps of each kind of cell on random data, print the time of the whole, and stop.",
     )
     commands.add_subcommand("bench", bench_parser, help="Run a recipe: a table of methods, noises and seeds.")
 
@@ -146,10 +146,6 @@ def _add_laboratory(commands: Any) -> None:
     noise.add_class_arguments(DataSettings, "data")
     noise.add_class_arguments(NoiseSettings, "noise")
     commands.add_subcommand("noise", noise, help="Draw label noise into a file.")
-
-    rog = Parser(description="Put a robust generative classifier (RoG) on the features of a finished run's model.")
-    rog.add_argument("run", type=Path, help="Run folder.")
-    commands.add_subcommand("rog", rog, help="Robust inference on top of any finished run.")
 
 
 def _add_new_data(parser: Parser, text: str, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""The parts of a run, made from its config: device, network, optimizer, and what the method may look at."""
+"""The parts of a run, made from its config: network, optimizer, and what the method may look at."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,6 @@ from karat.algorithm.network import Network
 from karat.data.augmentation import make_augmentation
 from karat.data.examples import Examples
 from karat.data.task import NoisyTask
-from karat.errors import UserError
 from karat.methods.method import Task, Tell
 from karat.methods.step import Learner
 from karat.models import build_model
@@ -73,13 +72,3 @@ def method_task(
         config.augmentation.mirrors(task.dataset.flip),
         tell,
     )
-
-
-def make_fabric(device: str) -> Fabric:
-    """Return Lightning Fabric on one device of this kind; "auto" is a GPU if torch sees one, else the CPU."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        return Fabric(accelerator=device, devices=1)
-    except RuntimeError as error:
-        raise UserError(f"This machine has no device '{device}': write training.device: auto.") from error

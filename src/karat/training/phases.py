@@ -1,10 +1,32 @@
 """The phases of a run: which steps each one has, and the learning rate over all of them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from karat.errors import UserError
 from karat.methods.method import Phase
 from karat.training.schedules import Schedule, make_schedule, selected_step
+
+
+@dataclass(frozen=True)
+class Course:
+    """A run from its first step to its last: phases, the steps and the rate of each, and when the model is taken."""
+
+    phases: tuple[Phase, ...]
+    spans: tuple[range, ...]
+    rate: Schedule
+    selected_step: int
+
+    def phase_at(self, step: int) -> int:
+        """Return the number of the phase that a step belongs to; steps after the end count to the last."""
+        return phase_at(self.spans, step)
+
+
+def make_course(phases: Sequence[Phase], schedule: str, rate: float, total_steps: int, steps_per_epoch: int) -> Course:
+    """Lay out a run with the named schedule in each of its phases."""
+    spans = phase_spans(phases, total_steps)
+    rates = phased_schedule(schedule, rate, phases, spans, steps_per_epoch)
+    return Course(tuple(phases), tuple(spans), rates, selected_in_last(rates, spans))
 
 
 def phase_spans(phases: Sequence[Phase], total_steps: int) -> list[range]:

@@ -19,7 +19,7 @@ from karat.errors import UserError
 from karat.models import PRETRAINED, SMALL_IMAGE, build_model, has_weights_here
 from karat.settings.config import Config
 
-EPOCHS = 60  # where nothing speaks against it; the README's figures on digits have it
+EPOCHS = 60  # where nothing speaks against it; the README's results on digits have it
 # More do not help small sets. Wine, 60% symmetric noise, 10 trusted a class, seeds 0 to 2: 98.1, 94.4, 94.4 after 100
 # steps; 92.6, 87.0, 87.0 after 1,000. Breast cancer, 40%, seeds 10 to 12: a mean of 89.7 after 300 and after 1,000.
 FEWEST_STEPS = 300

@@ -1,11 +1,13 @@
 """A run from its config to its folder: trained, resumed, evaluated."""
 
+import json
 import logging
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -16,20 +18,20 @@ from karat.errors import UserError
 from karat.files.locks import locked
 from karat.files.metrics_log import MetricsLog
 from karat.inference.evaluation import Accuracy, evaluate
-from karat.methods.rog import generative_classifier
+from karat.inference.model import load_model
 from karat.progress_bar import ProgressBar
 from karat.report.run_report import report_after_training
-from karat.settings.config import Config, config_as_dict
-from karat.training.checkpoints import save_weights, save_with_ledger
+from karat.settings.config import Config
+from karat.training.audit_record import audit_record
 from karat.training.corrections import read_corrections
+from karat.training.fit import BarListener, fit
 from karat.training.plan import with_chosen
+from karat.training.run_checkpoint import identity, read_state, save_with_ledger, warn_of_changes, with_ledger
 from karat.training.run_folder import (
     check_folder,
     chosen_settings,
-    environment,
     finish_folder,
     read_config_values,
-    read_state,
     start_folder,
 )
 from karat.training.semantic_noise import semantic_labeller
@@ -37,8 +39,7 @@ from karat.training.trainer import Trainer
 
 logger = logging.getLogger("karat")
 
-STEPS_BETWEEN_CHECKPOINTS = 50  # at least: writing one takes as long as several steps of a small network
-_SHOWN = ("accuracy", "validation_accuracy", "given_label_accuracy")  # beside the progress: the first that there is
+WEIGHTS = ("selected", "averaged", "raw", "validated")  # the models of a run, by name
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,30 @@ class RunResult:
     seconds: float
     validated: Accuracy | None = None
     trusted: Accuracy | None = None
+
+
+class RunListener(BarListener):
+    """Write what a run must not lose: a line of metrics an epoch, and its checkpoints."""
+
+    def __init__(
+        self,
+        bar: ProgressBar,
+        metrics: MetricsLog,
+        save: Callable[[dict[str, Any]], None],
+        seconds: Callable[[], float],
+    ) -> None:
+        super().__init__(bar)
+        self._metrics, self._save, self._seconds = metrics, save, seconds
+
+    def epoch_ended(self, metrics: Mapping[str, float]) -> None:
+        """Write the metrics and show the accuracy."""
+        self._metrics.append({**metrics, "seconds": round(self._seconds(), 3)})
+        super().epoch_ended(metrics)
+        _warn_of_collapse(metrics)
+
+    def checkpoint_due(self, state: dict[str, Any]) -> None:
+        """Write the checkpoint, with the place in the metrics that belongs to it."""
+        self._save({"trainer": state, "metrics": self._metrics.position(), "seconds": self._seconds()})
 
 
 def task_of(config: Config) -> NoisyTask:
@@ -85,100 +110,78 @@ def _train(config: Config, folder: Path, resume: bool, console: Console | None, 
         torch.set_num_threads(config.training.threads)
     if resume:  # the number of epochs that was chosen may be another one on this machine
         config = with_chosen(config, read_config_values(folder / "config.yaml"), chosen_settings(folder))
-    trainer = Trainer(config, task_of(config), folder=folder)
-    config = trainer.config
-    if not trainer.task.dataset.curated and trainer.task.dataset.trusted is None:
-        logger.warning(
-            "%d trusted examples of each class were drawn from the train labels, so these must be right: better mark "
-            "the ones that you verified, in a boolean array `trusted` of %s.",
-            config.data.trusted_per_class,
-            config.data.name,
-        )
-    state = read_state(folder, config, trainer) if resume else None
+    trainer = Trainer(config, task_of(config), scratch=folder)
+    _warn_of_drawn_trust(trainer)
+    state = read_state(folder, trainer.config, trainer.task) if resume else None
+    if state is not None:
+        warn_of_changes(state, trainer.device)
+        state = with_ledger(folder, state)
     start_folder(folder, trainer, resume)
     console = console or Console(stderr=True, force_terminal=sys.stderr.isatty())
     for sentence in () if resume else (*trainer.task.dataset.notes, *trainer.plan.reasons):
         console.print(f"karat: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
-    with MetricsLog(folder / "metrics.jsonl") as metrics:
-        began = time.monotonic()
-        if state is None:
-            metrics.truncate(0)
-        else:
-            trainer.load_state_dict(state["trainer"])
-            metrics.truncate(state["metrics"])
-            began -= state["seconds"]
-        fixed = {
-            "config": config_as_dict(config),
-            "data": trainer.task.fingerprint(),
-            "environment": environment(trainer),
-        }
+    seconds = _fit_in(folder, trainer, state, console)
+    finished = trainer.finished_models()
+    selected, trusted = finished["selected"], trainer.task.trusted
+    measured = _accuracies({name: model for name, (model, _) in finished.items()}, trainer.task)
+    result = RunResult(
+        **{name: measured.get(name) for name in WEIGHTS},
+        noise_rate=trainer.task.labels.rate,
+        seconds=seconds(),
+        trusted=evaluate(selected.model, trusted.inputs, trusted.labels),
+    )
+    finish_folder(folder, selected.model, audit_record(trainer, selected), asdict(result), trainer.device)
+    if report:
+        report_after_training(trainer.task, folder)
+    return result
 
-        def checkpoint() -> None:
-            moving = {"metrics": metrics.position(), "seconds": time.monotonic() - began}
-            save_with_ledger(folder, {**fixed, "trainer": trainer.state_dict(), **moving})
 
-        description = f"{trainer.task.dataset.name} {config.method}"
-        every = config.training.checkpoint_every or max(trainer.steps_per_epoch, STEPS_BETWEEN_CHECKPOINTS)
-        with ProgressBar(description, trainer.total_steps, trainer.steps_done, console) as progress:
-            trainer.tell = progress.tell
-            while not trainer.finished:
-                trainer.train_step()
-                shown: dict[str, float] = {}
-                if trainer.evaluation_due:
-                    figures = trainer.figures()
-                    metrics.append({**figures, "seconds": round(time.monotonic() - began, 3)})
-                    shown = _first_shown(figures)
-                    _warn_of_collapse(figures)
-                if trainer.steps_done % every == 0 or trainer.finished:
-                    checkpoint()
-                progress.advance(**shown)
-        models = trainer.models()
-        trusted = trainer.task.trusted
-        measured: dict[str, Accuracy | None] = {**dict.fromkeys(models), **_accuracies(models, trainer.task)}
-        result = RunResult(
-            **measured,  # the models' names are the fields'
-            noise_rate=trainer.task.labels.rate,
-            seconds=time.monotonic() - began,
-            trusted=evaluate(models["selected"], trusted.inputs, trusted.labels),
-        )
-        finish_folder(folder, trainer, models["selected"], asdict(result))
-        if report:
-            report_after_training(trainer.task, folder)
-        return result
+def _fit_in(folder: Path, trainer: Trainer, state: dict[str, Any] | None, console: Console) -> Callable[[], float]:
+    """Take the steps that are left, writing to the folder; return the clock of the run."""
+    began = time.monotonic() - (0.0 if state is None else state["seconds"])
+    fixed = identity(trainer.config, trainer.task, trainer.device)
+
+    def seconds() -> float:
+        return time.monotonic() - began
+
+    if state is not None:
+        trainer.load_state_dict(state["trainer"])
+    title = f"{trainer.task.dataset.name} {trainer.config.method}"
+    with (
+        MetricsLog(folder / "metrics.jsonl") as metrics,
+        ProgressBar(title, trainer.total_steps, trainer.steps_done, console) as bar,
+    ):
+        metrics.truncate(0 if state is None else state["metrics"])
+        fit(trainer, RunListener(bar, metrics, lambda moving: save_with_ledger(folder, {**fixed, **moving}), seconds))
+    return seconds
 
 
 def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
-    """Measure the weights in a run's checkpoint on the test examples; the selected ones once they are chosen."""
-    trainer = _stored_trainer(config, folder)
-    if not len(trainer.task.dataset.test):
+    """Measure the model of a finished run on the test examples, or the weights in the checkpoint of an unfinished one.
+
+    The other weights of a finished run have the accuracies that were measured at its end, where the model still has
+    the one that it had then.
+    """
+    task = task_of(config)
+    state = read_state(folder, config, task)
+    if state is None:
+        raise UserError(f"{folder} has no checkpoint yet: let the run take its first steps.")
+    if not len(task.dataset.test):
         raise UserError(
             f"The data of {folder} have no test examples: write karat evaluate {folder} DATA with labelled rows that "
             "were not trained on."
         )
-    return _accuracies(trainer.models(), trainer.task)
-
-
-def rog_of_run(config: Config, folder: Path) -> dict[str, Accuracy]:
-    """Put the generative classifier of RoG on a run's model; write rog.safetensors and measure both."""
-    trainer = _stored_trainer(config, folder)
-    models = trainer.models()
-    model = models.get("selected", models["averaged"])
-    noisy = trainer.task.noisy
-    robust = generative_classifier(
-        model, lambda rows: noisy.batch(rows).inputs.to(trainer.device), noisy.labels, trainer.classes
-    )
-    save_weights(folder / "rog.safetensors", robust)
-    return _accuracies({"model": model, "rog": robust}, trainer.task)
-
-
-def _stored_trainer(config: Config, folder: Path) -> Trainer:
-    trainer = Trainer(config, task_of(config))
-    state = read_state(folder, config, trainer)
-    if state is None:
-        raise UserError(f"{folder} has no checkpoint yet: let the run take its first steps.")
-    trainer.load_state_dict(state["trainer"])
-    return trainer
+    if not (folder / "results.json").exists():
+        trainer = Trainer(config, task)
+        trainer.load_state_dict(with_ledger(folder, state)["trainer"])
+        return _accuracies(trainer.models(), task)
+    test, model = task.dataset.test, load_model(folder, config.training.device)
+    now = evaluate(model.module, test.inputs, test.labels)
+    stored = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    then = {name: Accuracy(**stored[name]) for name in WEIGHTS if stored.get(name) is not None}
+    same = "selected" in then and replace(then["selected"], loss=now.loss) == now  # the loss has other last digits
+    return {**(then if same else {}), "selected": now}
 
 
 def _accuracies(models: Mapping[str, nn.Module], task: NoisyTask) -> dict[str, Accuracy]:
@@ -189,16 +192,21 @@ def _accuracies(models: Mapping[str, nn.Module], task: NoisyTask) -> dict[str, A
     return {name: measured[model] for name, model in models.items()}
 
 
-def _first_shown(figures: Mapping[str, float]) -> dict[str, float]:
-    name = next((name for name in _SHOWN if name in figures), None)
-    return {} if name is None else {name: figures[name]}
+def _warn_of_drawn_trust(trainer: Trainer) -> None:
+    if not trainer.task.dataset.curated and trainer.task.dataset.trusted is None:
+        logger.warning(
+            "%d trusted examples of each class were drawn from the train labels, so these must be right: better mark "
+            "the ones that you verified, in a boolean array `trusted` of %s.",
+            trainer.config.data.trusted_per_class,
+            trainer.config.data.name,
+        )
 
 
-def _warn_of_collapse(figures: dict[str, float]) -> None:
-    if figures.get("collapsed_share", 0.0) > 0.5:
+def _warn_of_collapse(metrics: Mapping[str, float]) -> None:
+    if metrics.get("collapsed_share", 0.0) > 0.5:
         logger.warning(
             "No noisy example helped the trusted ones in %.0f%% of the steps up to step %d, so all weights were 0: "
             "check the trusted labels, add more of them, or lower optimizer.rate.",
-            100 * figures["collapsed_share"],
-            figures["step"],
+            100 * metrics["collapsed_share"],
+            metrics["step"],
         )

@@ -21,9 +21,9 @@ from karat.data.samplers import ShuffledStream
 from karat.data.settings import NoiseSettings
 from karat.data.trusted import rank_within_class
 from karat.errors import UserError
+from karat.inference.device import make_fabric
 from karat.inference.evaluation import predict_probabilities
 from karat.models import build_model
-from karat.training.build import make_fabric
 from karat.training.optimizers import make_optimizer, set_rate
 from karat.training.plan import default_batch_size
 from karat.training.schedules import cosine

@@ -51,9 +51,9 @@ def test_the_first_posteriors_come_before_the_network_has_learned_anything():
 
 def test_later_ones_listen_to_both_judges():
     method, module = fitted()
-    by_both = method.judged(module).probabilities
+    by_both = method.finish(module).judgement.probabilities
     method.appearance_logits = torch.zeros_like(method.appearance_logits)
-    assert not torch.allclose(method.judged(module).probabilities, by_both, atol=1e-3)
+    assert not torch.allclose(method.finish(module).judgement.probabilities, by_both, atol=1e-3)
 
 
 def test_a_fit_gives_posteriors_by_bayes_rule():
@@ -95,7 +95,7 @@ def test_the_fit_survives_a_checkpoint():
 
 def test_the_last_layer_becomes_the_label_models_head():
     method, module = fitted()
-    finished = method.finished(module)
+    finished = method.finish(module).model
     assert not torch.equal(finished[3].weight, module[3].weight)
     torch.testing.assert_close(finished[0].weight, module[0].weight, rtol=0, atol=0)
 
@@ -120,7 +120,7 @@ def test_a_network_without_such_a_layer_keeps_its_parts(model):
     model = model.double()
     method.begin_epoch(FIRST_PASS, learner(model), SETTINGS, torch.Generator())
     method.begin_epoch(SECOND_PASS, learner(model), SETTINGS, torch.Generator())
-    torch.testing.assert_close(method.finished(model).state_dict(), model.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(method.finish(model).model.state_dict(), model.state_dict(), rtol=0, atol=0)
     assert method.posterior.isfinite().all()
 
 
@@ -130,8 +130,13 @@ def test_settings_are_checked(wrong):
         KaratSettings(**wrong)
 
 
-def test_its_judgement_is_the_label_models():
+def test_its_judgement_is_the_label_models_by_the_model_before_its_head_is_replaced():
+    """The new head has seen every label that it would judge, so a fit that starts from it says something else."""
     method, module = fitted()
-    verdict = method.judged(method.finished(module))
+    finished, verdict = method.finish(module)
+    expected, _ = method._by_both(module)
+    torch.testing.assert_close(verdict.probabilities, expected.probabilities, rtol=0, atol=0)
+    torch.testing.assert_close(verdict.transition, expected.transition, rtol=0, atol=0)
+    assert not torch.equal(verdict.probabilities, method.finish(finished).judgement.probabilities)
     torch.testing.assert_close(verdict.probabilities.sum(dim=1), torch.ones(COUNT))
     torch.testing.assert_close(verdict.transition.sum(dim=1), torch.ones(CLASSES))

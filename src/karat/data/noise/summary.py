@@ -1,6 +1,5 @@
 """What noise was asked for and what came of it, as plain values."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from karat.data.noise.label_files import save_labels
 from karat.data.noise.labels import NoisyLabels
 from karat.data.task import NoisyTask
 from karat.errors import UserError
-from karat.files.atomic import write_text
+from karat.files.atomic import write_json
 
 
 def noise_summary(labels: NoisyLabels) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def write_noise(task: NoisyTask, path: str | Path) -> dict[str, Any]:
     summary = noise_summary(labels)
     try:
         save_labels(labels, rows, path)
-        write_text(path.with_suffix(".json"), json.dumps(summary, indent=2) + "\n")
+        write_json(path.with_suffix(".json"), summary)
     except OSError as error:
         raise UserError(f"Cannot write {path} ({error.strerror or error}): choose another file.") from error
     return summary

@@ -23,7 +23,7 @@ from karat.methods.karat.appearance import learn_appearance, of_length
 from karat.methods.karat.judge import Evidence, Judge, fit_judge, start_transition
 from karat.methods.karat.label_model import LabelModel, fit_label_model
 from karat.methods.karat.neighbours import smoothed
-from karat.methods.method import Judgement, Method, Phase, Task
+from karat.methods.method import Finished, Judgement, Method, Phase, Task
 from karat.methods.shared.last_layer import Hidden, hidden
 from karat.methods.shared.mixup import mixed_with_others, sharpened
 from karat.methods.step import Batch, Learner, Progress, StepResult
@@ -112,15 +112,14 @@ class Karat(Method):
             pseudo_labels=posterior,
         )
 
-    def finished(self, model: nn.Module) -> nn.Module:
-        """Return the model with its judge's head as the last layer, fitted to its own features."""
-        _, judge = self._by_both(model)
-        return with_head(model, self.task.trusted_inputs(torch.arange(1)), judge.weight, judge.bias)
+    def finish(self, model: nn.Module) -> Finished:
+        """Return the model with its judge's head as the last layer, and the label model's verdict of the same fit.
 
-    def judged(self, model: nn.Module) -> Judgement:
-        """Return the label model's probabilities, by heads that have not seen the example's label, and its T."""
-        found, _ = self._by_both(model)
-        return Judgement(found.probabilities, found.transition)
+        The verdict is by heads that have not seen the example's label; the new last layer has seen all of them.
+        """
+        found, judge = self._by_both(model)
+        finished = with_head(model, self.task.trusted_inputs(torch.arange(1)), judge.weight, judge.bias)
+        return Finished(finished, Judgement(found.probabilities, found.transition))
 
     def _by_appearance(self) -> LabelModel:
         """Fit the label model to what the inputs look like; remember that for all later fits."""

@@ -1,4 +1,4 @@
-"""The figures of an epoch: means over its steps, and the coefficients of right and wrong labels."""
+"""The metrics of an epoch: means over its steps, and the coefficients of right and wrong labels."""
 
 import math
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from karat.audit.ledger import Ledger
 from karat.methods.step import StepResult
 
 
-class EpochFigures:
+class EpochSums:
     """Sums over the steps of an epoch: the terms of the loss, and how often no example got any weight.
 
-    A figure that only some steps have (another phase, another loss) is averaged over those.
+    A quantity that only some steps have (another phase, another loss) is averaged over those.
     """
 
     def __init__(self) -> None:
@@ -44,19 +44,19 @@ class EpochFigures:
         self.counts, self.sums = dict(state["counts"]), dict(state["sums"])
 
 
-def coefficient_figures(ledger: Ledger, mislabelled: Tensor | None) -> dict[str, float]:
+def coefficient_metrics(ledger: Ledger, mislabelled: Tensor | None) -> dict[str, float]:
     """Return the mean label trust, and both coefficients split by whether the label is right, where known."""
-    figures = {}
+    metrics = {}
     weighed, judged = ~ledger.weight.isnan(), ~ledger.label_trust.isnan()
     if weighed.any():
-        figures["zero_weight_share"] = (ledger.weight[weighed] == 0).float().mean().item()
+        metrics["zero_weight_share"] = (ledger.weight[weighed] == 0).float().mean().item()
         if mislabelled is not None:
             total = ledger.weight[weighed].sum().item()
             clean = ledger.weight[weighed & ~mislabelled].sum().item()
-            figures["clean_weight_share"] = clean / total if total else math.nan
+            metrics["clean_weight_share"] = clean / total if total else math.nan
     if judged.any():
-        figures["label_trust"] = ledger.label_trust[judged].mean().item()
+        metrics["label_trust"] = ledger.label_trust[judged].mean().item()
         if mislabelled is not None:
-            figures["clean_label_trust"] = ledger.label_trust[judged & ~mislabelled].mean().item()
-            figures["mislabelled_label_trust"] = ledger.label_trust[judged & mislabelled].mean().item()
-    return figures
+            metrics["clean_label_trust"] = ledger.label_trust[judged & ~mislabelled].mean().item()
+            metrics["mislabelled_label_trust"] = ledger.label_trust[judged & mislabelled].mean().item()
+    return metrics

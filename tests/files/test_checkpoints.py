@@ -1,8 +1,7 @@
-"""Checkpoints and weights: exact round trips, whole files only, and refusals in one sentence."""
+"""Checkpoints: exact round trips, whole files only, and refusals in one sentence."""
 
 import os
 import pickle
-import random
 
 import numpy as np
 import pytest
@@ -12,14 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from karat.errors import UserError
-from karat.training.checkpoints import (
-    load_checkpoint,
-    load_weights,
-    random_states,
-    restore_random_states,
-    save_checkpoint,
-    save_weights,
-)
+from karat.files.checkpoints import load_checkpoint, save_checkpoint
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -70,7 +62,6 @@ def test_a_training_state_comes_back_bit_by_bit(tmp_path):
         "model": model.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "others": (torch.tensor([True]), torch.randn(2).bfloat16(), torch.tensor(3)),
-        "random": random_states(),
     }
     save_checkpoint(tmp_path / "new" / "run.ckpt", state)
     loaded = load_checkpoint(tmp_path / "new" / "run.ckpt")
@@ -122,7 +113,7 @@ def test_foreign_files_are_refused_and_run_nothing(tmp_path):
             return (os.mkdir, (str(tmp_path / "sprung"),))
 
     path = tmp_path / "foreign"
-    for content in [{"step": 1}, [1], torch.zeros(2), {"format": "karat checkpoint 1", "state": Trap()}]:
+    for content in [{"step": 1}, [1], torch.zeros(2), {"format": "karat checkpoint 2", "state": Trap()}]:
         torch.save(content, path)
         with pytest.raises(UserError, match="not a Karat checkpoint"):
             load_checkpoint(path)
@@ -132,80 +123,12 @@ def test_foreign_files_are_refused_and_run_nothing(tmp_path):
     assert not (tmp_path / "sprung").exists()
 
 
-@pytest.mark.parametrize("load", [load_checkpoint, lambda path: load_weights(path, nn.Linear(1, 1))])
-def test_missing_files_are_named(tmp_path, load):
+def test_a_checkpoint_of_an_older_version_gets_its_own_sentence(tmp_path):
+    torch.save({"format": "karat checkpoint 1", "state": {"trainer": {}}}, tmp_path / "old")
+    with pytest.raises(UserError, match=r"An older version of Karat made .*old"):
+        load_checkpoint(tmp_path / "old")
+
+
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"Cannot read .*missing"):
-        load(tmp_path / "missing")
-
-
-def draws():
-    return (
-        torch.randn(5).tolist(),
-        [random.random(), random.gauss(0, 1), random.gauss(0, 1), random.gauss(0, 1)],
-        np.random.standard_normal(3).tolist(),  # noqa: NPY002
-    )
-
-
-@pytest.mark.parametrize("burn", [0, 1, 700])
-def test_random_numbers_go_on_after_a_checkpoint(tmp_path, burn):
-    """Also after an odd number of Gaussian draws, when Python and NumPy hold the other of a pair."""
-    outside = random_states()
-    random.gauss(0, 1)
-    np.random.standard_normal(1 + burn)  # noqa: NPY002
-    torch.rand(burn)
-    save_checkpoint(tmp_path / "run.ckpt", random_states())
-    expected = draws()
-    draws()
-    restore_random_states(load_checkpoint(tmp_path / "run.ckpt"))
-    assert draws() == expected
-    restore_random_states(outside)
-
-
-class Tied(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(3, 3)
-        self.norm = nn.BatchNorm1d(3)
-        self.last = nn.Linear(3, 3)
-        self.last.weight = self.first.weight
-
-
-def test_weights_come_back_with_their_ties(tmp_path):
-    saved, loaded = Tied(), Tied()
-    saved.norm.running_mean.normal_()
-    save_weights(tmp_path / "model.safetensors", saved)
-    load_weights(tmp_path / "model.safetensors", loaded)
-    assert loaded.last.weight is loaded.first.weight
-    for name, tensor in saved.state_dict().items():
-        assert torch.equal(tensor, loaded.state_dict()[name])
-    assert os.listdir(tmp_path) == ["model.safetensors"]
-
-
-def test_channels_last_weights_come_back(tmp_path):
-    saved, loaded = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last), nn.Conv2d(3, 4, 3)
-    save_weights(tmp_path / "model.safetensors", saved)
-    load_weights(tmp_path / "model.safetensors", loaded)
-    assert torch.equal(saved.weight, loaded.weight)
-
-
-def test_unfit_weights_are_refused(tmp_path):
-    path = tmp_path / "model.safetensors"
-    save_weights(path, nn.Linear(2, 3))
-    for other in [nn.Linear(3, 3), nn.Linear(2, 3, bias=False), nn.Sequential(nn.Linear(2, 3))]:
-        with pytest.raises(UserError, match="do not fit this model"):
-            load_weights(path, other)
-    path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(UserError, match="is damaged"):
-        load_weights(path, nn.Linear(2, 3))
-    path.write_bytes(b"hello")
-    with pytest.raises(UserError, match="is damaged"):
-        load_weights(path, nn.Linear(2, 3))
-
-
-def test_files_have_the_usual_permissions(tmp_path):
-    """A file made by `open` shows what the umask allows; a private temporary file would stay private."""
-    (tmp_path / "usual").write_text("")
-    save_checkpoint(tmp_path / "run.ckpt", {})
-    save_weights(tmp_path / "model.safetensors", nn.Linear(1, 1))
-    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
-    assert len(modes) == 1
+        load_checkpoint(tmp_path / "missing")

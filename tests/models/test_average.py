@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from karat.errors import UserError
-from karat.training.average import WeightAverage
+from karat.models.average import WeightAverage
 
 
 class Network(nn.Module):

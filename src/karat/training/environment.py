@@ -1,0 +1,34 @@
+"""The machine that a run is on."""
+
+import platform
+import sys
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+try:
+    import resource
+except ImportError:  # not a Unix: memory is not counted there
+    resource = None  # type: ignore[assignment]
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Return what decides the last bits of a result: versions, device, threads."""
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("karat", "torch", "kornia", "lightning-fabric", "numpy")},
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def peak_memory(device: torch.device) -> dict[str, int]:
+    """Return the most bytes that the process had in memory so far, and those on a GPU; nothing where nobody counts."""
+    found = {}
+    if resource is not None:
+        unit = 1 if sys.platform == "darwin" else 2**10
+        found["peak_memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    if device.type == "cuda":
+        found["peak_device_memory"] = torch.cuda.max_memory_allocated(device)
+    return found

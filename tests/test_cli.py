@@ -2,11 +2,9 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -122,25 +120,48 @@ def test_a_saved_config_repeats_its_run(tmp_path):
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
 
 
+KILLED = """
+import os, signal, sys
+from karat.cli import main
+from karat.training.trainer import Trainer
+
+def dying(real, calls):
+    def call(*arguments):
+        calls.pop() if calls else os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments)
+    return call
+
+where, calls = sys.argv[1], [None] * int(sys.argv[2])
+if where == "step":
+    Trainer.train_step = dying(Trainer.train_step, calls)
+else:
+    os.replace = dying(os.replace, calls)
+main(sys.argv[3:])
+"""
+
+
+def killed_after(where, calls, *arguments):
+    """Run a command in a process that ends by SIGKILL at the call of a training step or of a file's move."""
+    command = [sys.executable, "-c", KILLED, where, str(calls), *map(str, arguments)]
+    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
-    """SIGKILL somewhere in the middle, then --resume: model, metrics and label issues equal an undisturbed run's."""
+    """SIGKILL twice, then --resume: model, metrics and label issues equal an undisturbed run's.
+
+    The first kill is in the middle of an epoch of 6 steps, at step 45; the checkpoint is that of step 42. The second
+    is while a checkpoint is being written: a resumed run begins with five files, then each checkpoint moves its ledger
+    and itself into place. So the 5 + 2·3 + 1 = 12th move is the ledger of step 70, and its checkpoint never comes.
+    """
     options = [*WINE, "--training.epochs", "30", "--training.checkpoint_every", "7"]
-    command = [sys.executable, "-m", "karat", "train", *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     killed, straight = tmp_path / "killed", tmp_path / "straight"
-    process = subprocess.Popen([*command, "--run", killed], env=environment, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    epochs, delay = random.randint(1, 15), random.uniform(0, 0.1)
-    print(f"killed {delay:.3f} seconds after epoch {epochs}")
-    while time.monotonic() < deadline and not (
-        _lines(killed / "metrics.jsonl") >= epochs and (killed / "checkpoint.pt").exists()
-    ):
-        time.sleep(0.001)
-    time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    at = load_checkpoint(killed / "checkpoint.pt")["trainer"]["steps_done"]
-    assert 0 < at < 180, "the run was over before it was killed"
+    killed_after("step", 45, "train", *options, "--run", killed)
+    assert load_checkpoint(killed / "checkpoint.pt")["trainer"]["steps_done"] == 42
+    assert len(read_metrics(killed / "metrics.jsonl")) == 45 // 6
+    killed_after("move", 12, "train", "--run", killed, "--resume")
+    assert load_checkpoint(killed / "checkpoint.pt")["trainer"]["steps_done"] == 63
+    assert (killed / "ledger-70.safetensors").exists()
     assert not (killed / "results.json").exists()
 
     assert main(["train", "--run", str(killed), "--resume"]) == 0
@@ -150,10 +171,6 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
     states = [load_checkpoint(folder / "checkpoint.pt")["trainer"] for folder in (killed, straight)]
     assert_same(states[0], states[1])
     assert _without_time(killed) == _without_time(straight)
-
-
-def _lines(path):
-    return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 def _without_time(folder):

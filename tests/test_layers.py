@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "methods": SMALL | {"algorithm", "noise_matrix"},
     "settings": SMALL | {"algorithm", "data", "methods", "report"},
     "report": SMALL | {"audit", "data"},
-    "inference": SMALL | {"algorithm", "data", "methods", "models", "progress_bar", "training"},
+    "inference": SMALL | {"algorithm", "data", "methods", "models", "progress_bar"},
     "training": SMALL | LABORATORY | {"inference", "progress_bar", "report", "settings"},
     "bench": SMALL | LABORATORY | {"inference", "progress_bar", "report", "settings", "training"},
     "own_loop": SMALL | {"algorithm"},

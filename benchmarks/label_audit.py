@@ -32,6 +32,7 @@ from karat.data.task import prepare_task
 from karat.files.safe_csv import read_safe_csv
 from karat.methods import CleanlabSettings, MethodSettings
 from karat.settings.config import Config, DataSettings, NoiseSettings, TrainingSettings
+from karat.training.fit import fit
 from karat.training.run import task_of, train_run
 from karat.training.trainer import Trainer
 
@@ -95,8 +96,7 @@ def cleanlab_ranking(config: Config, given_is_wrong: np.ndarray) -> tuple[dict[s
     methods = MethodSettings(cleanlab=CleanlabSettings(folds=FOLDS, fold_share=1 / (FOLDS + 1)))
     training = replace(config.training, steps=(FOLDS + 1) * steps)
     trainer = Trainer(replace(config, method="cleanlab", methods=methods, training=training), task_of(config))
-    while not trainer.finished:
-        trainer.train_step()
+    fit(trainer, evaluate=False)
     labels = trainer.task.noisy.labels.numpy()
     predictions = trainer.method.probabilities.double().numpy()  # type: ignore[attr-defined]
     with warnings.catch_warnings():
@@ -107,7 +107,7 @@ def cleanlab_ranking(config: Config, given_is_wrong: np.ndarray) -> tuple[dict[s
         for name in ("self_confidence", "normalized_margin")
     }
     found = {name: ranking(given_is_wrong, quality, issue) for name, quality in qualities.items()}
-    return found, trainer.figures()["accuracy"]
+    return found, trainer.end_epoch()["accuracy"]
 
 
 def run(folder: Path, kind: str, rate: float, images: int, steps: int, seed: int) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def test_the_time_of_a_resumed_run_counts_only_its_own_steps(clock, plain):
     assert last == "digits ieg  120/720  17%  stopped after 0:10  loss 1.23  accuracy 91.2%"
 
 
-def test_figures_stay_until_newer_ones_come(clock, plain):
+def test_numbers_stay_until_newer_ones_come(clock, plain):
     with ProgressBar("x", total=2, console=plain) as progress:
         progress.advance(loss=1.0, test_accuracy=0.5, epoch=3)
         progress.advance(loss=0.5)

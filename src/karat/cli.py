@@ -1,6 +1,5 @@
 """The command line: one small function a command, which calls one elsewhere and prints what it found."""
 
-import json
 import logging
 import sys
 import warnings
@@ -22,6 +21,7 @@ from karat.data.sources.problems import BadImages, counted, terminal_safe
 from karat.data.task import NoisyTask
 from karat.demo import run_demo
 from karat.errors import UserError
+from karat.files.json_files import read_json
 from karat.files.safe_csv import read_safe_csv, write_safe_csv
 from karat.inference.evaluation import Accuracy
 from karat.inference.new_data import evaluate_data, predict_run
@@ -145,7 +145,7 @@ def _accuracy_sentence(result: RunResult, folder: Path) -> str:
 
 
 def _issues_sentence(folder: Path) -> str:
-    estimate = json.loads((folder / "noise_estimate.json").read_text(encoding="utf-8"))
+    estimate = read_json(folder / "noise_estimate.json")
     issues = int(read_safe_csv(folder / "label_issues.csv")["is_label_issue"].sum())
     return (
         f"Label issues: {issues:,} of {estimate['examples']:,} noisy labels (label_issues.csv). Estimated share of "

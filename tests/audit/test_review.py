@@ -1,4 +1,4 @@
-"""Decisions: what is applied, and one sentence for everything that cannot be."""
+"""The review: what is applied, and one sentence for everything that cannot be."""
 
 import pandas as pd
 import pytest

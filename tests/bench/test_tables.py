@@ -1,4 +1,4 @@
-"""Tables: means and spreads by hand, the best of a column bold, the paper's figures beside ours."""
+"""Tables: means and spreads by hand, the best of a column bold, the paper's results beside ours."""
 
 import json
 from pathlib import Path

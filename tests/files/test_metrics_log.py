@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from karat.errors import UserError
 from karat.files.metrics_log import MetricsLog, read_metrics
 
-figures = st.dictionaries(
+metrics = st.dictionaries(
     st.text(), st.integers() | st.floats() | st.text() | st.lists(st.floats(), max_size=3), max_size=4
 )
 
@@ -27,7 +27,7 @@ def only_finite(value):
 
 
 @settings(deadline=None)
-@given(records=st.lists(figures, max_size=5))
+@given(records=st.lists(metrics, max_size=5))
 def test_records_come_back_with_null_for_what_is_not_finite(shared_file, records):
     shared_file.unlink(missing_ok=True)
     with MetricsLog(shared_file) as log:
@@ -39,7 +39,7 @@ def test_records_come_back_with_null_for_what_is_not_finite(shared_file, records
         json.loads(line, parse_constant=pytest.fail)  # NaN or Infinity would arrive here
 
 
-def test_nested_figures(tmp_path):
+def test_nested_metrics(tmp_path):
     with MetricsLog(tmp_path / "log") as log:
         log.append({"losses": {"kl": math.inf, "mix": (1.0, math.nan)}})
     assert read_metrics(tmp_path / "log") == [{"losses": {"kl": None, "mix": [1.0, None]}}]

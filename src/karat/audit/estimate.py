@@ -10,7 +10,7 @@ from torch import Tensor
 
 from karat.audit.beliefs import Beliefs, LabelModel
 from karat.audit.record import AuditRecord
-from karat.files.atomic import write_json
+from karat.files.json_files import write_json
 
 LEVEL = 0.95
 WIDE = 0.25

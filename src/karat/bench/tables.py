@@ -1,6 +1,5 @@
 """What the cells of a recipe measured: results.csv, and a table of means with the paper's results beside them."""
 
-import json
 import statistics
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pandas as pd
 
 from karat.bench.paper import paper_result
 from karat.bench.recipe import Cell, Recipe
+from karat.files.json_files import read_json
 
 LAST, VALIDATED = "last", "validated"
 _NOTES = {
@@ -24,7 +24,7 @@ def read_results(recipe: Recipe, folder: Path) -> pd.DataFrame:
         path = folder / cell.folder / "results.json"
         if not path.exists():
             continue
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path, "delete that folder and run it again")
         paper = paper_result(cell.paper)
         lines.append(
             {

@@ -1,11 +1,9 @@
 """Files that appear whole or not at all."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 
 @contextmanager
@@ -45,8 +43,3 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write plain values as a JSON file, whole or not at all."""
-    write_text(path, json.dumps(value, indent=2) + "\n")

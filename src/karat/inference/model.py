@@ -1,6 +1,5 @@
 """The trained model of a run, built again from its folder alone: neither training data nor config are needed."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from karat.data.schema import Schema
 from karat.errors import UserError
 from karat.files.checkpoints import load_checkpoint
+from karat.files.json_files import read_json
 from karat.files.weights import load_weights
 from karat.inference.device import make_fabric
 from karat.inference.evaluation import predict_probabilities
@@ -128,10 +128,7 @@ def _described(path: Path) -> dict[str, Any]:
         if path.with_name("config.yaml").exists():
             raise UserError(f"{path} is missing, an older version made this run: train again.")
         raise UserError(f"There is no run in {path.parent}: schema.json is missing, check the folder.")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): train again.") from error
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
+    values = read_json(path)
+    if values.get("format") != FORMAT:
         raise UserError(f"{path} is not the description of a model of this version of Karat: train again.")
     return values

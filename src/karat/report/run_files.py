@@ -11,6 +11,7 @@ import pandas as pd
 import yaml
 
 from karat.errors import UserError
+from karat.files.json_files import read_json
 from karat.files.metrics_log import read_metrics
 from karat.files.safe_csv import read_safe_csv
 
@@ -96,13 +97,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}): restore it from a copy, or delete it.") from error
-    return values if isinstance(values, dict) else {}
+    return read_json(path, "restore it from a copy, or delete it") if path.exists() else {}
 
 
 def _read_issues(path: Path) -> pd.DataFrame:

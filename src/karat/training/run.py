@@ -1,6 +1,5 @@
 """A run from its config to its folder: trained, resumed, evaluated."""
 
-import json
 import logging
 import sys
 import time
@@ -15,6 +14,7 @@ from torch import nn
 
 from karat.data.task import NoisyTask, prepare_task
 from karat.errors import UserError
+from karat.files.json_files import read_json
 from karat.files.locks import locked
 from karat.files.metrics_log import MetricsLog
 from karat.inference.evaluation import Accuracy, evaluate
@@ -178,7 +178,7 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
         return _accuracies(trainer.models(), task)
     test, model = task.dataset.test, load_model(folder, config.training.device)
     now = evaluate(model.module, test.inputs, test.labels)
-    stored = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    stored = read_json(folder / "results.json")
     then = {name: Accuracy(**stored[name]) for name in WEIGHTS if stored.get(name) is not None}
     same = "selected" in then and replace(then["selected"], loss=now.loss) == now  # the loss has other last digits
     return {**(then if same else {}), "selected": now}

@@ -20,7 +20,6 @@ report.html, report_files/   all of it to look at, and the review of the labels
 """
 
 import itertools
-import json
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -36,7 +35,8 @@ from karat.audit.run_audit import write_audit
 from karat.data.noise.label_files import save_labels
 from karat.data.noise.summary import noise_summary
 from karat.errors import UserError
-from karat.files.atomic import write_json, write_text
+from karat.files.atomic import write_text
+from karat.files.json_files import read_json, write_json
 from karat.files.safe_csv import write_safe_csv
 from karat.files.weights import save_weights
 from karat.inference.model import ModelDescription
@@ -98,8 +98,8 @@ def read_config_values(path: Path) -> dict[str, Any]:
 def chosen_settings(folder: Path) -> frozenset[str]:
     """Return the settings that a run in this folder chose by itself, as its plan.json says."""
     try:
-        return frozenset(json.loads((folder / "plan.json").read_text(encoding="utf-8"))["chosen"])
-    except (OSError, ValueError, KeyError, TypeError):  # an older run: it chose nothing
+        return frozenset(read_json(folder / "plan.json")["chosen"])
+    except (UserError, KeyError, TypeError):  # an older run: it chose nothing
         return frozenset()
 
 

@@ -9,7 +9,7 @@ from karat.data.noise.label_files import save_labels
 from karat.data.noise.labels import NoisyLabels
 from karat.data.task import NoisyTask
 from karat.errors import UserError
-from karat.files.atomic import write_json
+from karat.files.json_files import write_json
 
 
 def noise_summary(labels: NoisyLabels) -> dict[str, Any]:

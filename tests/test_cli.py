@@ -199,7 +199,10 @@ def _without_time(folder):
         (["--training.batch_size", "1"], "training.batch_size is 1: write 2 or more."),
         (["--training.steps", "ten"], "training.steps: expected int or null. Got: ten"),
         (["--seed", "-1"], "seed is -1: write a whole number from 0"),
-        (["--noise.rate", "0.8"], "noise.rate is 0.8, but no noise is chosen: write noise.kind: uniform"),
+        (
+            ["--noise.rate", "0.8"],
+            "Noise 'none' does not read noise.rate: leave it out, or write noise.kind: uniform or",
+        ),
         (["--noise.kind", "asymmetric", "--noise.rate", "0.5", "--noise.class_map", "{0: 77}"], "77"),
         (["--algorithm.temperature", ".nan"], "algorithm.temperature is nan: write a number above 0"),
         (["--resume", "--preset", "paper"], "A resumed run keeps its settings: leave --preset out."),

@@ -33,10 +33,11 @@ from karat.estimator.inputs import (
 from karat.inference.evaluation import predict_probabilities
 from karat.models import build_model
 from karat.progress_bar import ProgressBar
-from karat.settings.config import Config, flat, unread_settings
+from karat.settings.config import Config, flat
 from karat.training.plan import default_batch_size
 from karat.training.run_folder import audit_record
 from karat.training.trainer import Trainer
+from karat.training.unread import unread_settings
 
 DEFAULT_METHOD = "karat"
 DRAWN_PER_CLASS = 10  # rows that are taken to be right where nobody named trusted ones
@@ -198,7 +199,7 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
     def _config(self, task: NoisyTask, seed: int) -> Config:
         config, rows = Config(), len(task.noisy)
         if self.settings:
-            from karat.settings.read import make_config  # takes longer than a small fit; most do without
+            from karat.settings.read import read_config  # takes longer than a small fit; most do without
 
             names = flat(dict(self.settings))
             refused = [name for name in names if name in _ARGUMENTS or name.startswith(("data.", "noise."))]
@@ -207,7 +208,7 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
                     f"settings has {', '.join(refused)}: leave it out, since method, model, random_state, device and "
                     "the data are arguments of their own."
                 )
-            config = make_config(self.settings)
+            config = read_config(self.settings)
         training = replace(config.training, device=self.device)
         if self.batch_size is not None:
             training = replace(training, batch_size=self.batch_size)
@@ -224,7 +225,7 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
             optimizer = replace(optimizer, weight_decay=self.weight_decay)
         model = self.model if isinstance(self.model, str) else type(self.model).__name__
         config = replace(config, method=self.method, model=model, seed=seed, optimizer=optimizer, training=training)
-        for sentence in unread_settings(config):
+        for sentence in unread_settings(config, task.dataset):
             warnings.warn(sentence, UserWarning, stacklevel=4)
         return config
 

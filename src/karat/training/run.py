@@ -20,6 +20,7 @@ from karat.methods.rog import generative_classifier
 from karat.progress_bar import ProgressBar
 from karat.report.run_report import report_after_training
 from karat.settings.config import Config, config_as_dict
+from karat.settings.read import read_run_config
 from karat.training.checkpoints import save_weights, save_with_ledger
 from karat.training.corrections import read_corrections
 from karat.training.plan import with_chosen
@@ -28,12 +29,12 @@ from karat.training.run_folder import (
     chosen_settings,
     environment,
     finish_folder,
-    read_config_values,
     read_state,
     start_folder,
 )
 from karat.training.semantic_noise import semantic_labeller
 from karat.training.trainer import Trainer
+from karat.training.unread import unread_settings
 
 logger = logging.getLogger("karat")
 
@@ -84,8 +85,9 @@ def _train(config: Config, folder: Path, resume: bool, console: Console | None, 
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     if resume:  # the number of epochs that was chosen may be another one on this machine
-        config = with_chosen(config, read_config_values(folder / "config.yaml"), chosen_settings(folder))
+        config = with_chosen(config, read_run_config(folder), chosen_settings(folder))
     trainer = Trainer(config, task_of(config), folder=folder)
+    unread = unread_settings(config, trainer.task.dataset)
     config = trainer.config
     if not trainer.task.dataset.curated and trainer.task.dataset.trusted is None:
         logger.warning(
@@ -97,7 +99,7 @@ def _train(config: Config, folder: Path, resume: bool, console: Console | None, 
     state = read_state(folder, config, trainer) if resume else None
     start_folder(folder, trainer, resume)
     console = console or Console(stderr=True, force_terminal=sys.stderr.isatty())
-    for sentence in () if resume else (*trainer.task.dataset.notes, *trainer.plan.reasons):
+    for sentence in () if resume else (*unread, *trainer.task.dataset.notes, *trainer.plan.reasons):
         console.print(f"karat: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
     with MetricsLog(folder / "metrics.jsonl") as metrics:

@@ -148,17 +148,6 @@ def environment(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def read_config_values(path: Path) -> dict[str, Any]:
-    """Read the values of a run's config.yaml."""
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({' '.join(str(error).split())}): delete the run's folder.") from error
-    if not isinstance(values, dict):
-        raise UserError(f"{path} holds no settings: delete the run's folder.")
-    return values
-
-
 def read_state(folder: Path, config: Config, trainer: Trainer) -> dict[str, Any] | None:
     """Read the checkpoint of this config and these data; None where there is none yet."""
     path = folder / "checkpoint.pt"

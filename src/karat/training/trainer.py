@@ -50,7 +50,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.build = build
         self.learner = new_learner(config, task, self.fabric, build)
-        self.settings = settings_of(config.method, config.methods, config.algorithm)
+        self.settings = settings_of(config.method, config.methods)
         self.tell: Tell = ignored  # whoever shows the progress may listen
         seen = method_task(
             config, task, self.fabric, lambda: self.average.module, lambda work, share: self.tell(work, share), build

@@ -247,6 +247,10 @@ def test_settings_reach_the_training():
         quick(method="iegg").fit(X, given, trusted=mask)
     with pytest.raises(UserError, match=r"settings has method, noise\.rate, training\.device: leave it out"):
         quick(settings={"method": "ieg", "noise": {"rate": 0.9}, "training.device": "cpu"}).fit(X, given, trusted=mask)
+    with pytest.warns(UserWarning, match=r"A fit does not read training\.threads: leave it out"):
+        quick(epochs=1, settings={"training.threads": 1}).fit(X, given, trusted=mask)
+    with pytest.warns(UserWarning, match=r"A dataset of vectors does not read augmentation\.cutout"):
+        quick(epochs=1, settings={"augmentation.cutout": 0.1}).fit(X, given, trusted=mask)
     with pytest.warns(UserWarning, match=r"Method karat does not read methods\.ieg\.temperature"):
         quick(epochs=1, settings={"methods.ieg.temperature": 0.3}).fit(X, given, trusted=mask)
 

@@ -110,7 +110,7 @@ GRID = "columns: {a: {}}\nrows: {gce: {}}\n"
         ("columns: {a/b: {}}\nrows: {gce: {}}", "the name 'a/b' must not have a slash"),
         (GRID + "settings: {data.nam: wine}", "wines.yaml, row gce, column a: There is no setting 'data.nam'"),
         (GRID + "settings: {optimizer.rate: fast}", "row gce, column a: optimizer.rate: expected float. Got: fast"),
-        (GRID + "settings: {noise.rate: 0.4}", "row gce, column a: Noise 'none' does not read noise.rate: leave it out"),
+        (GRID + "settings: {noise.rate: 0.4}", "row gce, column a: Noise 'none' does not read noise.rate: leave"),
         ("columns: {a: {}}\nrows: {x: {settings: {method: iegg}}}", "column a: Unknown method 'iegg'. Did you mean"),
         (GRID + "settings: {seed: 3}", "the setting seed has no effect in a recipe, write `seeds: [3]`"),
         (GRID + "settings: wine", "'settings' is wine, give it `name: value` lines"),

@@ -42,6 +42,7 @@ from karat.training.unread import unread_settings
 DEFAULT_METHOD = "karat"
 DRAWN_PER_CLASS = 10  # rows that are taken to be right where nobody named trusted ones
 _ARGUMENTS = ("method", "model", "seed", "training.device")  # settings of a run that are arguments here
+_OF_RUNS = ("training.threads", "training.checkpoint_every")  # a fit leaves threads to torch and writes no checkpoint
 LABEL_COLUMNS = ("given_label", "predicted_label", "suggested_label", "helpful_label", "cleaned_label")
 Model = str | nn.Module | Callable[[tuple[int, ...], int], nn.Module]
 
@@ -209,6 +210,9 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
                     "the data are arguments of their own."
                 )
             config = read_config(self.settings)
+            unread = [name for name in names if name in _OF_RUNS]
+            if unread:
+                warnings.warn(f"A fit does not read {', '.join(unread)}: leave it out.", UserWarning, stacklevel=4)
         training = replace(config.training, device=self.device)
         if self.batch_size is not None:
             training = replace(training, batch_size=self.batch_size)

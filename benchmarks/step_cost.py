@@ -13,8 +13,7 @@ import statistics
 import torch
 
 from karat.algorithm.network import Network
-from karat.algorithm.settings import AlgorithmSettings
-from karat.methods import make_method
+from karat.methods import MethodSettings, make_method, settings_of
 from karat.methods.step import Batch, Learner
 from karat.models import build_model
 from timing import interleaved_seconds, machine, median_ratio
@@ -53,12 +52,13 @@ def main() -> None:
     for model in options.models:
         variants = {}
         for method in PASSES:
-            step = make_method(method, None, AlgorithmSettings()).step  # these three look at no task
+            settings = settings_of(method, MethodSettings())
+            step = make_method(method, None, settings).step  # these three look at no task
             module = build_model(model, (3, 32, 32), CLASSES).to(memory_format=torch.channels_last)
             optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
             learner = Learner(Network(module), optimizer, Unchanged(), CLASSES)
-            variants[method] = lambda step=step, learner=learner: step(
-                learner, batch, AlgorithmSettings(), torch.Generator()
+            variants[method] = lambda step=step, learner=learner, settings=settings: step(
+                learner, batch, settings, torch.Generator()
             )
         seconds = interleaved_seconds(variants, options.rounds)
         for method in PASSES:

@@ -40,7 +40,7 @@ def test_train_leaves_a_complete_run_folder(tmp_path, capsys):
     }
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert config["seed"] == 5
-    assert config["algorithm"]["temperature"] == 0.5
+    assert config["methods"]["ieg"]["temperature"] == 0.5
     assert [record["epoch"] for record in read_metrics(folder / "metrics.jsonl")] == [1, 2, 3]
     results = json.loads((folder / "results.json").read_text())
     issues = pd.read_csv(folder / "label_issues.csv")
@@ -97,19 +97,19 @@ def test_the_noisy_labels_of_a_run_can_be_used_again(tmp_path, capsys):
 
 def test_config_file_preset_and_overrides_are_resolved_in_this_order(tmp_path, capsys):
     file = tmp_path / "run.yaml"
-    file.write_text("preset: paper\nalgorithm:\n  consistency_weight: 3\n  temperature: 0.7\n")
-    assert main(["train", "--config", str(file), "--algorithm.temperature", "0.9", "--run", str(tmp_path / "r"),
+    file.write_text("preset: paper\nmethods.ieg:\n  consistency_weight: 3\n  temperature: 0.7\n")
+    assert main(["train", "--config", str(file), "--methods.ieg.temperature", "0.9", "--run", str(tmp_path / "r"),
                  *WINE, "--training.steps", "1"]) == 0  # fmt: skip
     resolved = yaml.safe_load((tmp_path / "r" / "config.yaml").read_text())
-    assert resolved["algorithm"]["mixed_noisy_weight"] == 5  # preset
-    assert resolved["algorithm"]["consistency_weight"] == 3  # file
-    assert resolved["algorithm"]["temperature"] == 0.9  # command line
+    assert resolved["methods"]["ieg"]["mixed_noisy_weight"] == 5  # preset
+    assert resolved["methods"]["ieg"]["consistency_weight"] == 3  # file
+    assert resolved["methods"]["ieg"]["temperature"] == 0.9  # command line
     capsys.readouterr()
     with pytest.raises(SystemExit) as exit_:
         main(["train", "mine.csv", "--preset", "released", "--print_config"])
     assert exit_.value.code == 0
     printed = yaml.safe_load(capsys.readouterr().out)
-    assert printed["algorithm"]["look_ahead_rate"] == 0.1
+    assert printed["methods"]["ieg"]["look_ahead_rate"] == 0.1
     assert printed["data"]["name"] == "mine.csv"
     assert "source" not in printed
 
@@ -192,8 +192,8 @@ def _without_time(folder):
         (["--noise.rate", "lots"], "noise.rate: expected float. Got: lots"),
         (["--data.trusted_per_class", "500"], "too few for 500 trusted"),
         (["--data.trusted_per_class", "0"], "ask for at least 1"),
-        (["--algorithm.views", "1"], "pseudo labels need 2 views or more"),
-        (["--algorithm.mixup", "bta"], "algorithm.mixup: choose one of 'beta', 'approximate', 'none'. Got: bta"),
+        (["--methods.ieg.views", "1"], "methods.ieg.views is 1: pseudo labels need 2 views or more"),
+        (["--methods.ieg.mixup", "bta"], "methods.ieg.mixup: choose one of 'beta', 'approximate', 'none'. Got: bta"),
         (["--optimizer.name", "sdg"], "Unknown optimizer 'sdg'. Did you mean 'sgd'?"),
         (
             ["--optimizer.rate", "-1"],
@@ -206,9 +206,12 @@ def _without_time(folder):
         (["--training.batch_size", "1"], "training.batch_size is 1: write 2 or more."),
         (["--training.steps", "ten"], "training.steps: expected int or null. Got: ten"),
         (["--seed", "-1"], "seed is -1: write a whole number from 0"),
-        (["--noise.rate", "0.8"], "noise.rate is 0.8, but no noise is chosen: write noise.kind: uniform"),
+        (
+            ["--noise.rate", "0.8"],
+            "Noise 'none' does not read noise.rate: leave it out, or write noise.kind: uniform or",
+        ),
         (["--noise.kind", "asymmetric", "--noise.rate", "0.5", "--noise.class_map", "{0: 77}"], "77"),
-        (["--algorithm.temperature", ".nan"], "algorithm.temperature is nan: write a number above 0"),
+        (["--methods.ieg.temperature", ".nan"], "methods.ieg.temperature is nan: write a number above 0"),
         (["--resume", "--preset", "paper"], "A resumed run keeps its settings: leave --preset out."),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
         (["--resume"], "There is no run to resume"),
@@ -225,9 +228,9 @@ def test_mistakes_are_one_sentence_and_exit_code_2(options, message, tmp_path, c
 
 def test_unknown_keys_in_a_config_file_are_refused_with_a_suggestion(tmp_path, capsys):
     file = tmp_path / "run.yaml"
-    file.write_text("algorithm:\n  temprature: 1\n")
+    file.write_text("methods:\n  ieg:\n    temprature: 1\n")
     assert main(["train", "--config", str(file)]) == 2
-    assert "Did you mean 'algorithm.temperature'?" in capsys.readouterr().err
+    assert "Did you mean 'methods.ieg.temperature'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -236,7 +239,7 @@ def test_unknown_keys_in_a_config_file_are_refused_with_a_suggestion(tmp_path, c
         ("", "The config file holds no settings: write `name: value` lines."),
         ("[1, 2]", "The config file holds no settings: write `name: value` lines."),
         ("just text", "The config file holds no settings: write `name: value` lines."),
-        ("training: 5", "is a plain value: give it `name: value` lines of its own."),
+        ("training: 5", "training is a section: give it `name: value` lines of its own."),
         ("data: digits", "data is a section: give it `name: value` lines of its own."),
         ("method: null", "Unknown method 'None'. Choose one of: arazo, "),
         ("preset: 5", "Unknown preset '5'. Choose one of: default, paper, released."),

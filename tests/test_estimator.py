@@ -207,7 +207,7 @@ def test_pickle(fitted):
 
 
 def test_clone_and_parameters():
-    classifier = KaratClassifier(settings={"algorithm.temperature": 0.3})
+    classifier = KaratClassifier(settings={"methods.ieg.temperature": 0.3})
     twin = clone(classifier)
     assert twin.get_params() == classifier.get_params()
     assert twin.set_params(epochs=3, method="gce").epochs == 3
@@ -241,14 +241,18 @@ def test_settings_reach_the_training():
         quick(epochs=0).fit(X, given, trusted=mask)
     with pytest.raises(UserError, match=r"training\.epochs is 2\.5: write a whole number"):
         quick(epochs=2.5).fit(X, given, trusted=mask)
-    with pytest.raises(UserError, match=r"Did you mean 'algorithm\.temperature'"):
-        quick(settings={"algorithm.temprature": 1}).fit(X, given, trusted=mask)
+    with pytest.raises(UserError, match=r"Did you mean 'methods\.ieg\.temperature'"):
+        quick(settings={"methods.ieg.temprature": 1}).fit(X, given, trusted=mask)
     with pytest.raises(UserError, match="Unknown method 'iegg'"):
         quick(method="iegg").fit(X, given, trusted=mask)
     with pytest.raises(UserError, match=r"settings has method, noise\.rate, training\.device: leave it out"):
         quick(settings={"method": "ieg", "noise": {"rate": 0.9}, "training.device": "cpu"}).fit(X, given, trusted=mask)
-    with pytest.warns(UserWarning, match=r"Method karat does not read algorithm\.temperature"):
-        quick(epochs=1, settings={"algorithm.temperature": 0.3}).fit(X, given, trusted=mask)
+    with pytest.warns(UserWarning, match=r"A fit does not read training\.threads: leave it out"):
+        quick(epochs=1, settings={"training.threads": 1}).fit(X, given, trusted=mask)
+    with pytest.warns(UserWarning, match=r"A dataset of vectors does not read augmentation\.cutout"):
+        quick(epochs=1, settings={"augmentation.cutout": 0.1}).fit(X, given, trusted=mask)
+    with pytest.warns(UserWarning, match=r"Method karat does not read methods\.ieg\.temperature"):
+        quick(epochs=1, settings={"methods.ieg.temperature": 0.3}).fit(X, given, trusted=mask)
 
 
 @pytest.mark.parametrize("method", ["co_teaching", "incv", "divide_mix"])

@@ -4,7 +4,6 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -26,9 +25,10 @@ from karat.files.safe_csv import read_safe_csv, write_safe_csv
 from karat.inference.evaluation import Accuracy
 from karat.inference.new_data import evaluate_data, predict_run
 from karat.report.run_report import report_run
+from karat.settings.command_line import parse
 from karat.settings.compare import check_same_config
-from karat.settings.config import Config, config_as_dict, unread_settings
-from karat.settings.options import build_parser, config_of, load_config, parse
+from karat.settings.config import Config, config_as_dict
+from karat.settings.read import read_run_config
 from karat.training.corrections import retrain_command
 from karat.training.run import WEIGHTS, RunResult, evaluate_run, task_of, train_run
 from karat.training.run_folder import chosen_settings, new_folder
@@ -58,11 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train(options: Namespace) -> None:
-    config = config_of(options)
+    config = options.config
     if options.resume and options.run is None:
         raise UserError("--resume needs the folder of the run: write --run FOLDER.")
-    for sentence in unread_settings(config):
-        print(f"karat: {sentence}", file=sys.stderr)
     if options.run is not None:
         _train_in(config, options.run, options.resume)
         return
@@ -76,9 +74,8 @@ def _train(options: Namespace) -> None:
 
 
 def _train_in(config: Config, folder: Path, resume: bool) -> None:
-    stored = folder / "config.yaml"
-    if resume and stored.exists():
-        before, asked = config_as_dict(load_config(stored)), config_as_dict(config)
+    if resume and (folder / "config.yaml").exists():
+        before, asked = config_as_dict(read_run_config(folder)), config_as_dict(config)
         check_same_config(before, asked, folder, chosen_settings(folder))
     try:
         result = train_run(config, folder, resume)
@@ -100,7 +97,7 @@ def _train_in(config: Config, folder: Path, resume: bool) -> None:
 
 def _evaluate(options: Namespace) -> None:
     if options.data is None:
-        _print_accuracies(evaluate_run(load_config(options.run / "config.yaml"), options.run))
+        _print_accuracies(evaluate_run(read_run_config(options.run), options.run))
         return
     found = evaluate_data(options.run, options.data, path=options.path, on_bad_image=options.on_bad_image)
     table = Table("class", "examples", "precision", "recall", title="Class by class", title_justify="left")
@@ -173,9 +170,7 @@ def _bench(options: Namespace) -> int:
 
 
 def _noise(options: Namespace) -> None:
-    values = build_parser(Config()).instantiate(Namespace(command="noise", noise=options))["noise"]
-    task = task_of(replace(Config(), seed=options.seed, data=values["data"], noise=values["noise"]))
-    summary = write_noise(task, options.file)
+    summary = write_noise(task_of(options.config), options.file)
     rate = summary["realised_rate"]
     wrong = "nobody knows how many are wrong" if rate is None else f"{rate:.2%} of them wrong"
     print(f"{summary['examples']:,} labels in {options.file}, {wrong}; the matrix is in {options.file.stem}.json.")
@@ -214,12 +209,12 @@ def _apply(options: Namespace) -> None:
         f"{applied.decided:,} decisions ({applied.changed:,} changed a label) are in {applied.path}: "
         f"{applied.trusted:,} of {applied.examples:,} examples are trusted now. Train again with:"
     )
-    print(f"  {retrain_command(options.run, load_config(options.run / 'config.yaml'), applied.path)}")
+    print(f"  {retrain_command(options.run, read_run_config(options.run), applied.path)}")
 
 
 def _report(options: Namespace) -> None:
     def load() -> NoisyTask:
-        return task_of(load_config(options.run / "config.yaml"))
+        return task_of(read_run_config(options.run))
 
     path = report_run(options.run, None if options.no_pictures else load, options.review_rows, options.compare)
     print(f"The report is {path}: open it in a browser. Its pictures and the data of the review are in report_files.")

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from karat.algorithm.pseudo_labels import kl_consistency, log_probability, pseudo_labels
-from karat.algorithm.settings import AlgorithmSettings
 
 logits = arrays("float64", (5, 4), elements=st.floats(-20, 20)).map(torch.from_numpy)
 
@@ -17,14 +16,12 @@ def test_pseudo_labels_are_the_formula(a, b, temperature):
     average = (a.softmax(1) + b.softmax(1)) / 2
     powered = average ** (1 / temperature)
     expected = powered / powered.sum(dim=1, keepdim=True)
-    torch.testing.assert_close(
-        pseudo_labels([a, b], AlgorithmSettings(temperature=temperature)), expected, rtol=1e-8, atol=1e-12
-    )
+    torch.testing.assert_close(pseudo_labels([a, b], temperature), expected, rtol=1e-8, atol=1e-12)
 
 
 @given(logits, logits, st.floats(0.2, 1.0))
 def test_sharpening_keeps_the_best_class_and_raises_it(a, b, temperature):
-    plain, sharp = (pseudo_labels([a, b], AlgorithmSettings(temperature=t)) for t in (1.0, temperature))
+    plain, sharp = (pseudo_labels([a, b], t) for t in (1.0, temperature))
     best = plain.argmax(dim=1, keepdim=True)
     assert (sharp.gather(1, best) >= plain.gather(1, best) - 1e-12).all()
     torch.testing.assert_close(sharp.gather(1, best).squeeze(1), sharp.max(dim=1).values)

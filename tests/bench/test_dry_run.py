@@ -19,8 +19,8 @@ columns:
   digits: {settings: {data.name: digits, noise.kind: semantic, noise.fraction: 0.02}}
 rows:
   ieg: {}
-  ieg, k = 5: {settings: {method: ieg, algorithm.consistency_weight: 5}}
-  no consistency: {settings: {method: ieg, algorithm.consistency_weight: 0}, columns: [wine]}
+  ieg, k = 5: {settings: {method: ieg, methods.ieg.consistency_weight: 5}}
+  no consistency: {settings: {method: ieg, methods.ieg.consistency_weight: 0}, columns: [wine]}
 seeds: [0, 1]
 """
 

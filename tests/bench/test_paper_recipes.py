@@ -79,11 +79,11 @@ def test_both_readings_of_webvision_are_kept():
     """Text: p = 4, k = 8 for mini and 0.4 for full; appendix: p = 4, k = 40 for mini and 4 for full."""
     path = next(path for path in PATHS if path.stem == "webvision")
     found = {
-        (cell.row.split(", ")[1], cell.column, cell.config.algorithm.consistency_weight): None
+        (cell.row.split(", ")[1], cell.column, cell.config.methods.ieg.consistency_weight): None
         for cell in recipe(path).cells
         if cell.config.method == "ieg"
     }
     assert set(found) == {("text", "mini", 8), ("text", "full", 0.4), ("appendix", "mini", 40), ("appendix", "full", 4)}
-    assert {c.config.algorithm.mixed_noisy_weight for c in recipe(path).cells if c.config.method == "ieg"} == {4}
+    assert {c.config.methods.ieg.mixed_noisy_weight for c in recipe(path).cells if c.config.method == "ieg"} == {4}
     sizes = {(c.config.model, c.config.data.image_size) for c in recipe(path).cells}
     assert sizes == {("resnet-50", None), ("inception-resnet-v2", 299)}

@@ -18,7 +18,7 @@ rows:
   gce:
     columns: [80%]
     seeds: [4]
-  ieg, k = 3: {settings: {method: ieg, algorithm: {consistency_weight: 3}, optimizer.rate: 0.3}}
+  ieg, k = 3: {settings: {method: ieg, methods.ieg: {consistency_weight: 3}, optimizer.rate: 0.3}}
   own: {settings: {method: l2r}, columns: {clean: {optimizer.rate: 0.2}, 80%: {}}}
 seeds: [1, 0]
 figures: [noise]
@@ -52,7 +52,7 @@ def test_later_settings_win(tmp_path):
     assert cells["own/clean/0"].optimizer.rate == 0.2
     assert cells["own/80%/0"].optimizer.rate == 0.4
     assert cells["ieg, k = 3/80%/0"].optimizer.rate == 0.3
-    assert cells["ieg, k = 3/80%/0"].algorithm.consistency_weight == 3
+    assert cells["ieg, k = 3/80%/0"].methods.ieg.consistency_weight == 3
     assert cells["gce/80%/4"].method == "gce"  # a method's name needs no setting
     assert (cells["own/80%/1"].seed, cells["own/80%/1"].training.steps) == (1, 7)
     overrides = {"optimizer": {"rate": 0.1}, "data.limit": 50}
@@ -110,6 +110,7 @@ GRID = "columns: {a: {}}\nrows: {gce: {}}\n"
         ("columns: {a/b: {}}\nrows: {gce: {}}", "the name 'a/b' must not have a slash"),
         (GRID + "settings: {data.nam: wine}", "wines.yaml, row gce, column a: There is no setting 'data.nam'"),
         (GRID + "settings: {optimizer.rate: fast}", "row gce, column a: optimizer.rate: expected float. Got: fast"),
+        (GRID + "settings: {noise.rate: 0.4}", "row gce, column a: Noise 'none' does not read noise.rate: leave"),
         ("columns: {a: {}}\nrows: {x: {settings: {method: iegg}}}", "column a: Unknown method 'iegg'. Did you mean"),
         (GRID + "settings: {seed: 3}", "the setting seed has no effect in a recipe, write `seeds: [3]`"),
         (GRID + "settings: wine", "'settings' is wine, give it `name: value` lines"),

@@ -99,11 +99,11 @@ def test_a_finished_bench_runs_nothing(finished, recipe_path, capsys):
 
 def test_other_settings_in_an_old_folder_are_refused(finished, recipe_path, capsys):
     before = {path: path.read_bytes() for path in finished.iterdir() if path.is_file()}
-    options = ["--set", '{"algorithm.temperature": 0.7}', "--only", "ieg"]
+    options = ["--set", '{"methods.ieg.temperature": 0.7}', "--only", "ieg"]
     assert main(["bench", str(recipe_path), "--out", str(finished), *options]) == 2
     (error,) = capsys.readouterr().err.strip().splitlines()
     assert "/50%/0 was run with other settings" in error
-    assert "algorithm.temperature was 0.5 and is now 0.7" in error
+    assert "methods.ieg.temperature was 0.5 and is now 0.7" in error
     assert "choose another folder with --out" in error
     assert {path: path.read_bytes() for path in finished.iterdir() if path.is_file()} == before
 

@@ -1,19 +1,21 @@
 """Supervised against bare torch, L2R against double back-propagation, IEG as a whole, and the ablations."""
 
 import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 from harness import CLASSES, Jitter, batch, learner, network
 from torch import nn
 
-from karat.algorithm.settings import ALGORITHM_PRESETS, AlgorithmSettings
+from karat.algorithm.settings import AlgorithmSettings
 from karat.errors import UserError
 from karat.methods import MethodSettings, make_method, settings_of
 from karat.methods.ieg import ieg
-from karat.methods.l2r import l2r
+from karat.methods.l2r import L2rSettings, l2r
+from karat.methods.mixmatch_kl import MixMatchKlSettings
 from karat.methods.supervised import supervised
+from karat.settings.presets import PRESETS
 
 STEPS = {"supervised": supervised, "l2r": l2r, "ieg": ieg}
 
@@ -24,7 +26,7 @@ def test_supervised_equals_a_bare_torch_loop():
     optimizer = torch.optim.SGD(bare.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
     ours = learner(module)
     for _ in range(5):
-        supervised(ours, batch(), AlgorithmSettings(), torch.Generator())
+        supervised(ours, batch(), None, torch.Generator())
         optimizer.zero_grad()
         nn.functional.cross_entropy(bare(batch().noisy_inputs), batch().given_labels).backward()
         optimizer.step()
@@ -44,11 +46,11 @@ def test_l2r_weights_equal_double_backward():
     (slope,) = torch.autograd.grad(nn.functional.cross_entropy(logits, data.trusted_labels), weights)
     expected = (-slope).clamp(min=0)
 
-    result = l2r(learner(module), data, AlgorithmSettings(), torch.Generator())
+    result = l2r(learner(module), data, L2rSettings(), torch.Generator())
     torch.testing.assert_close(result.weights, expected / expected.sum(), rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("preset", ALGORITHM_PRESETS)
+@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("method", STEPS)
 def test_steps_are_reproducible_and_learn(method, preset):
     """Two learners with the same seeds take the same steps; after some, the loss that they descend has fallen.
@@ -57,12 +59,12 @@ def test_steps_are_reproducible_and_learn(method, preset):
     """
     found = []
     for _ in range(2):
-        module = network()
+        module, settings = network(), settings_of(method, PRESETS[preset].methods)
         generator = torch.Generator().manual_seed(0)
         ours = learner(module, Jitter())
-        first = last = STEPS[method](ours, batch(), ALGORITHM_PRESETS[preset], generator)
+        first = last = STEPS[method](ours, batch(), settings, generator)
         for _ in range(30):
-            last = STEPS[method](ours, batch(), ALGORITHM_PRESETS[preset], generator)
+            last = STEPS[method](ours, batch(), settings, generator)
         found.append(module.state_dict())
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
     if method != "l2r":
@@ -125,7 +127,16 @@ def test_unknown_method_lists_the_legal_ones():
         make_method("iegg", None, None)
 
 
-def test_a_method_without_settings_of_its_own_gets_those_of_algorithm_1():
-    methods, algorithm = MethodSettings(), AlgorithmSettings(temperature=0.3)
-    assert settings_of("gce", methods, algorithm) is methods.gce
-    assert settings_of("l2r", methods, algorithm) is algorithm
+def test_a_method_gets_its_own_settings():
+    methods = MethodSettings()
+    assert settings_of("gce", methods) is methods.gce
+    assert settings_of("supervised", methods) is None
+    with pytest.raises(UserError, match=r"Unknown method 'gcee'\. Did you mean 'gce'"):
+        settings_of("gcee", methods)
+
+
+def test_the_methods_that_share_choices_of_algorithm_1_call_them_alike():
+    """The presets take them over by name, and old names are said to be in all of their new places."""
+    ieg_fields = {field.name: field.default for field in fields(AlgorithmSettings)}
+    for own in (L2rSettings, MixMatchKlSettings):
+        assert {field.name: field.default for field in fields(own)}.items() <= ieg_fields.items()

@@ -7,11 +7,10 @@ from harness import CLASSES, Jitter, batch, learner, network
 from torch import nn
 
 from karat.algorithm.joint_batch import mixup_factors
-from karat.algorithm.settings import AlgorithmSettings
-from karat.methods.mixmatch_kl import mixmatch_kl
+from karat.methods.mixmatch_kl import MixMatchKlSettings, mixmatch_kl
 from karat.methods.step import Progress
 
-SETTINGS = AlgorithmSettings(mixed_noisy_weight=5.0, consistency_weight=20.0)
+SETTINGS = MixMatchKlSettings(mixed_noisy_weight=5.0, consistency_weight=20.0)
 PROGRESS = Progress(20, 100, 10)
 
 

@@ -10,7 +10,9 @@ import yaml
 from karat.errors import UserError
 from karat.models import build_model
 from karat.settings.compare import differences
-from karat.settings.config import Config, DataSettings, OptimizerSettings, TrainingSettings, preset
+from karat.settings.config import Config, DataSettings, OptimizerSettings, TrainingSettings
+from karat.settings.presets import preset
+from karat.settings.read import read_config
 from karat.training.plan import HOURS, choose_epochs, operations, plan, resolved, seconds_a_step, with_chosen
 from karat.training.run import task_of, train_run
 from karat.training.run_folder import chosen_settings
@@ -144,6 +146,6 @@ def test_what_was_asked_for_is_not_taken_for_a_choice(tmp_path):
     stored = {"method": "ieg", "model": "wrn-28-2", "training": {"epochs": 7, "batch_size": 50}}
     asked = {"method": "ieg", "model": "auto", "training": {"epochs": None, "batch_size": 50}}
     assert differences(stored, asked, chosen) == ["model was wrn-28-2 and is now auto"]
-    taken = with_chosen(Config(), stored, chosen)
+    taken = with_chosen(Config(), read_config(stored), chosen)
     assert (taken.model, taken.training.epochs, taken.training.batch_size) == ("auto", 7, None)
     assert chosen_settings(tmp_path / "nowhere") == frozenset()

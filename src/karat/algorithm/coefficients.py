@@ -95,7 +95,7 @@ def meta_gradient(
         # The closed form: the same numbers as below, in a quarter less time for a step of a small network.
         logits, slope_of_logits = views[0].logits.detach(), derivative(network, views[0], parameters, direction)
         if pseudo is None:
-            pseudo = pseudo_labels([view.logits.detach() for view in views], settings)
+            pseudo = _pseudo_labels([view.logits.detach() for view in views], settings)
         residual = logits.softmax(dim=1) - blended_labels(given, pseudo, settings.initial_label_trust)
         weight_gain = (residual * slope_of_logits).sum(dim=1)
         trust_gain = ((pseudo - given) * slope_of_logits).sum(dim=1)
@@ -159,11 +159,15 @@ def normalized_weights(gains: Tensor, epsilon: float = 0.0) -> Tensor:
     return torch.where(total == 0, clipped, clipped / total)  # NaN stays NaN: the trainer stops there
 
 
+def _pseudo_labels(logits: Sequence[Tensor], settings: AlgorithmSettings) -> Tensor:
+    return pseudo_labels(logits, settings.temperature, settings.normalize_logits, settings.pseudo_label_gradient)
+
+
 def _losses_and_trust_slopes(
     logits: Sequence[Tensor], given: Tensor, settings: AlgorithmSettings, pseudo: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return ℓ_i = L(P(λ0), z_i) and ∂ℓ_i/∂λ_i = L(y_i, z_i) − L(g_i, z_i) of each example."""
-    pseudo = pseudo_labels(logits, settings) if pseudo is None else pseudo
+    pseudo = _pseudo_labels(logits, settings) if pseudo is None else pseudo
     log_probabilities = log_probability(logits[0])
     blended = blended_labels(given, pseudo, settings.initial_label_trust)
     return (

@@ -8,22 +8,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from karat.algorithm.settings import AlgorithmSettings
 
-
-def pseudo_labels(logits: Sequence[Tensor], settings: AlgorithmSettings) -> Tensor:
+def pseudo_labels(
+    logits: Sequence[Tensor], temperature: float, normalize: bool = False, gradient: bool = False
+) -> Tensor:
     """Average the predictions over the views and sharpen the average (eq. 3).
 
-    `Pr = mean_k softmax(z_k)`, `g = Pr^(1/τ) / Σ_j Pr_j^(1/τ)`; a constant unless `pseudo_label_gradient` is set.
+    `Pr = mean_k softmax(z_k)`, `g = Pr^(1/τ) / Σ_j Pr_j^(1/τ)`; a constant unless `gradient` is set. `normalize`: as in
+    `log_probability`.
 
     >>> views = [torch.tensor([[0.0, 0.0]]), torch.tensor([[2.0, 0.0]])]
-    >>> pseudo_labels(views, AlgorithmSettings(temperature=0.5))
+    >>> pseudo_labels(views, temperature=0.5)
     tensor([[0.8326, 0.1674]])
     """
-    log_probabilities = torch.stack([log_probability(z, settings.normalize_logits) for z in logits])
+    log_probabilities = torch.stack([log_probability(z, normalize) for z in logits])
     log_average = torch.logsumexp(log_probabilities, dim=0) - math.log(len(logits))
-    sharpened = torch.softmax(log_average / settings.temperature, dim=1)
-    return sharpened if settings.pseudo_label_gradient else sharpened.detach()
+    sharpened = torch.softmax(log_average / temperature, dim=1)
+    return sharpened if gradient else sharpened.detach()
 
 
 def log_probability(logits: Tensor, normalize: bool = False) -> Tensor:

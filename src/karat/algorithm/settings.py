@@ -59,17 +59,15 @@ class AlgorithmSettings:
 
     def __post_init__(self) -> None:
         if self.views < 2:
-            raise UserError(f"algorithm.views is {self.views}: pseudo labels need 2 views or more.")
+            raise UserError(f"views is {self.views}: pseudo labels need 2 views or more.")
         if not self.temperature > 0:  # also refuses NaN, as below
-            raise UserError(f"algorithm.temperature is {self.temperature}: write a number above 0, such as 0.5.")
+            raise UserError(f"temperature is {self.temperature}: write a number above 0, such as 0.5.")
         if not 0 <= self.initial_label_trust <= 1:
-            raise UserError(
-                f"algorithm.initial_label_trust is {self.initial_label_trust}: write a number between 0 and 1."
-            )
+            raise UserError(f"initial_label_trust is {self.initial_label_trust}: write a number between 0 and 1.")
         weights = ("relabelled_weight", "mixed_trusted_weight", "mixed_noisy_weight", "consistency_weight")
         for name in (*weights, "weights_epsilon"):
             if not getattr(self, name) >= 0:
-                raise UserError(f"algorithm.{name} is {getattr(self, name)}: write 0 or more.")
+                raise UserError(f"{name} is {getattr(self, name)}: write 0 or more.")
 
 
 _PAPER = AlgorithmSettings(

@@ -132,14 +132,14 @@ def _kinds(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
     for cell in cells:
         config = cell.config
         weights: dict[str, Any] = {
-            name: float(getattr(config.algorithm, name) > 0) for name in _WEIGHTS
+            name: float(getattr(config.methods.ieg, name) > 0) for name in _WEIGHTS
         }  # 0 spares work
         kind = replace(
             config,
             seed=0,
             data=replace(config.data, trusted_per_class=10),
             noise=NoiseSettings(),
-            algorithm=replace(config.algorithm, **weights),
+            methods=replace(config.methods, ieg=replace(config.methods.ieg, **weights)),
             optimizer=OptimizerSettings(config.optimizer.name),
         )
         kinds.setdefault(kind, []).append(cell)

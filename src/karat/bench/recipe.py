@@ -11,8 +11,8 @@
     figures: [noise, curves, label_trust]
 
 A row that is a method's name needs nothing else: `gce: {}`. `seeds` and `columns` in a row restrict that row;
-`columns: {80% uniform: {algorithm.consistency_weight: 1}}` also gives it settings of its own there. Later settings win:
-the recipe's, the column's, the row's, the row's in that column, those of `--set`.
+`columns: {80% uniform: {methods.ieg.consistency_weight: 1}}` also gives it settings of its own there. Later settings
+win: the recipe's, the column's, the row's, the row's in that column, those of `--set`.
 """
 
 import fnmatch
@@ -25,10 +25,11 @@ from typing import Any
 import yaml
 
 from karat.bench.paper import paper_result
+from karat.data.noise.kinds import noise_of
 from karat.errors import UserError, choose, suggestion
 from karat.methods import METHODS
 from karat.settings.config import Config, flat
-from karat.settings.read import make_config
+from karat.settings.read import read_config
 
 FIGURES = ("noise", "curves", "label_trust")
 _TOP = {"title", "note", "paper", "settings", "columns", "rows", "seeds", "figures"}
@@ -190,8 +191,9 @@ def _config(settings: Mapping[str, Any], where: str) -> Config:
     if "seed" in settings:
         raise UserError(f"{where}: the setting seed has no effect in a recipe, write `seeds: [{settings['seed']}]`.")
     try:
-        config = make_config(settings)
+        config = read_config(settings)
         choose("method", config.method, METHODS)
+        noise_of(config.noise)
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
     return config

@@ -18,9 +18,9 @@ from karat.errors import UserError
 from karat.progress_bar import ProgressBar
 from karat.settings.compare import differences
 from karat.settings.config import config_as_dict
-from karat.settings.read import make_config
+from karat.settings.read import read_run_config
 from karat.training.run import train_run
-from karat.training.run_folder import chosen_settings, read_config_values
+from karat.training.run_folder import chosen_settings
 
 logger = logging.getLogger("karat")
 
@@ -87,7 +87,7 @@ def check_cells(recipe: Recipe, folder: Path) -> None:
         stored = folder / cell.folder / "config.yaml"
         if not stored.exists():
             continue
-        before = config_as_dict(make_config(read_config_values(stored)))
+        before = config_as_dict(read_run_config(stored.parent))
         different = differences(before, config_as_dict(cell.config), chosen_settings(stored.parent))
         if different:
             raise UserError(

@@ -12,7 +12,7 @@ from karat.data.benchmarks.food101n import food101n
 from karat.data.benchmarks.imagenet import imagenet
 from karat.data.benchmarks.webvision import webvision, webvision_mini
 from karat.data.examples import Dataset, Request
-from karat.data.settings import DataSettings
+from karat.data.settings import DataSettings, changed_settings
 from karat.data.sources.assemble import assemble
 from karat.data.sources.folders import read_folder
 from karat.data.sources.hugging_face import is_hugging_face, read_hugging_face
@@ -39,6 +39,14 @@ DATASETS: Mapping[str, Callable[[Request], Dataset]] = {
 SIZED = ("imagenet", "webvision", "webvision_mini", "clothing1m", "food101n")  # images are resized as they are read
 _KIND = "dataset (or file or folder of your own)"
 DOWNLOADABLE = ("cifar10", "cifar100")
+_IMAGES = ("image_size", "on_bad_image", "trusted", "test")
+# The settings that not all data read, and which do.
+READ_BY: Mapping[str, tuple[str, ...]] = {
+    "tables": (*_IMAGES, "label_column", "path_column", "id_column", "features", "missing"),
+    "folders of images": _IMAGES,
+    **dict.fromkeys(SIZED, ("image_size",)),
+    **dict.fromkeys(DOWNLOADABLE, ("download",)),
+}
 
 
 def load_dataset(
@@ -69,13 +77,10 @@ def load_data(data: DataSettings, seed: int = 0) -> Dataset:
     """Load what the settings name: a dataset by its name, or own data of any kind."""
     source = None if data.name in DATASETS else own_source(data)
     if source is not None:
-        _refuse_download(data)
+        _refuse_unread(data, "folders of images" if source is read_folder else "tables")
         return assemble(source(data), data, seed)
     load = npz if data.name.endswith(".npz") else choose(_KIND, data.name, DATASETS)
-    _refuse_own_settings(data)
-    if data.image_size is not None and data.name not in SIZED:
-        raise UserError(f"Dataset '{data.name}' has inputs of one size: leave image_size out.")
-    _refuse_download(data)
+    _refuse_unread(data, data.name)
     request = Request(data.name, data.path, data.image_size, data.trusted_per_class, data.download)
     dataset = load(request)
     return dataset if data.limit is None else _limited(dataset, data.limit, seed)
@@ -99,22 +104,12 @@ def own_source(data: DataSettings) -> Callable[[DataSettings], Rows] | None:
     return read_hugging_face if is_hugging_face(path) else read_folder
 
 
-def _refuse_own_settings(data: DataSettings) -> None:
-    """Raise a UserError for settings of tables and folders beside a dataset that is neither."""
-    default = DataSettings()
-    own = ("trusted", "test", "label_column", "path_column", "id_column", "features", "missing")
-    for name in own:
-        if getattr(data, name) != getattr(default, name):
-            raise UserError(
-                f"data.{name} is for tables and folders of your own, and '{data.name}' is none: leave it out."
-            )
-
-
-def _refuse_download(data: DataSettings) -> None:
-    if data.download and data.name not in DOWNLOADABLE:
-        raise UserError(
-            f"Dataset '{data.name}' cannot be downloaded, only {' and '.join(DOWNLOADABLE)}: leave download out."
-        )
+def _refuse_unread(data: DataSettings, kind: str) -> None:
+    """Raise a UserError for settings that are given and that data of this kind do not read."""
+    for name in changed_settings(data):
+        readers = [other for other, settings in READ_BY.items() if name in settings]
+        if readers and kind not in readers:
+            raise UserError(f"data.{name} is for {', '.join(readers)}, and not for '{data.name}': leave it out.")
 
 
 def _limited(dataset: Dataset, limit: int, seed: int) -> Dataset:

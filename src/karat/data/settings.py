@@ -1,6 +1,6 @@
 """Which examples and which noise: the two sections of the config that the data need."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -86,3 +86,13 @@ class NoiseSettings:
     fraction: float = 0.05
     labeller: str = "vgg-13"
     labeller_epochs: int = 60
+
+
+def changed_settings(settings: DataSettings | NoiseSettings) -> list[str]:
+    """Return the names of the settings that are not at their defaults: somebody wrote them.
+
+    >>> changed_settings(NoiseSettings("uniform", rate=0.8))
+    ['kind', 'rate']
+    """
+    usual = type(settings)()
+    return [field.name for field in fields(settings) if getattr(settings, field.name) != getattr(usual, field.name)]

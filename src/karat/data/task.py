@@ -10,7 +10,7 @@ from karat.data.corrections import Corrections, check_corrections, corrected
 from karat.data.datasets import load_data
 from karat.data.examples import Dataset, Examples
 from karat.data.images import ImageFiles
-from karat.data.noise.kinds import Clean, Labeller, check_noise, draw_noise
+from karat.data.noise.kinds import Clean, Labeller, noise_of
 from karat.data.noise.labels import NoisyLabels
 from karat.data.settings import DataSettings, NoiseSettings
 from karat.data.trusted import check_trusted, trusted_split
@@ -98,7 +98,7 @@ def prepare_task(
     >>> len(task.trusted), len(task.noisy), round(task.labels.rate, 1)
     (100, 1200, 0.7)
     """
-    check_noise(noise)
+    noise_of(noise)  # a mistake is said before the data are loaded
     check_corrections(data, noise, corrections)
     _check_share(data.validation_share)
     dataset = load_data(data, seed)
@@ -128,8 +128,8 @@ def make_task(
         raise UserError("All train examples are trusted: leave some noisy ones to learn from.")
     # Before the noise is drawn: the same seed holds the same examples out, whatever the noise.
     kept, held_out = _hold_out(len(indices), data.validation_share, generator)
-    clean = Clean(dataset, indices, dataset.train.subset(indices))
-    inputs, labels = draw_noise(data, noise, clean, generator, labeller)
+    clean = Clean(dataset, indices, dataset.train.subset(indices), data.limit is not None, labeller)
+    inputs, labels = noise_of(noise).draw(clean, generator)
     noisy, rows = Examples(inputs, labels.given), dataset.rows[indices]
     if not len(held_out):
         return NoisyTask(dataset, trusted, noisy, rows, labels)

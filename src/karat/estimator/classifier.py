@@ -32,15 +32,17 @@ from karat.estimator.inputs import (
 from karat.inference.evaluation import predict_probabilities
 from karat.models import build_model
 from karat.progress_bar import ProgressBar
-from karat.settings.config import Config, flat, unread_settings
+from karat.settings.config import Config, flat
 from karat.training.audit_record import audit_record
 from karat.training.fit import BarListener, fit
 from karat.training.plan import default_batch_size
 from karat.training.trainer import Trainer
+from karat.training.unread import unread_settings
 
 DEFAULT_METHOD = "karat"
 DRAWN_PER_CLASS = 10  # rows that are taken to be right where nobody named trusted ones
 _ARGUMENTS = ("method", "model", "seed", "training.device")  # settings of a run that are arguments here
+_OF_RUNS = ("training.threads", "training.checkpoint_every")  # a fit leaves threads to torch and writes no checkpoint
 LABEL_COLUMNS = ("given_label", "predicted_label", "suggested_label", "helpful_label", "cleaned_label")
 Model = str | nn.Module | Callable[[tuple[int, ...], int], nn.Module]
 
@@ -195,7 +197,7 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
     def _config(self, task: NoisyTask, seed: int) -> Config:
         config, rows = Config(), len(task.noisy)
         if self.settings:
-            from karat.settings.read import make_config  # takes longer than a small fit; most do without
+            from karat.settings.read import read_config  # takes longer than a small fit; most do without
 
             names = flat(dict(self.settings))
             refused = [name for name in names if name in _ARGUMENTS or name.startswith(("data.", "noise."))]
@@ -204,7 +206,10 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
                     f"settings has {', '.join(refused)}: leave it out, since method, model, random_state, device and "
                     "the data are arguments of their own."
                 )
-            config = make_config(self.settings)
+            config = read_config(self.settings)
+            unread = [name for name in names if name in _OF_RUNS]
+            if unread:
+                warnings.warn(f"A fit does not read {', '.join(unread)}: leave it out.", UserWarning, stacklevel=4)
         training = replace(config.training, device=self.device)
         if self.batch_size is not None:
             training = replace(training, batch_size=self.batch_size)
@@ -221,7 +226,7 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
             optimizer = replace(optimizer, weight_decay=self.weight_decay)
         model = self.model if isinstance(self.model, str) else type(self.model).__name__
         config = replace(config, method=self.method, model=model, seed=seed, optimizer=optimizer, training=training)
-        for sentence in unread_settings(config):
+        for sentence in unread_settings(config, task.dataset):
             warnings.warn(sentence, UserWarning, stacklevel=4)
         return config
 

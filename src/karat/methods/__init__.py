@@ -19,12 +19,12 @@ from karat.methods.glc import GlcSettings, GoldLossCorrection
 from karat.methods.ieg import ieg
 from karat.methods.incv import Incv, IncvSettings
 from karat.methods.karat.method import Karat, KaratSettings
-from karat.methods.l2r import l2r
+from karat.methods.l2r import L2rSettings, l2r
 from karat.methods.loss_correction import LossCorrection, LossCorrectionSettings
 from karat.methods.mentornet import MentorNet, MentorNetSettings
 from karat.methods.method import Method, Plain, Task
 from karat.methods.mixmatch import MixMatchSettings, mixmatch
-from karat.methods.mixmatch_kl import mixmatch_kl
+from karat.methods.mixmatch_kl import MixMatchKlSettings, mixmatch_kl
 from karat.methods.rog import RoG, RoGSettings
 from karat.methods.self_learning import SelfLearning, SelfLearningSettings
 from karat.methods.supervised import supervised
@@ -60,7 +60,7 @@ METHODS: dict[str, Callable[[Task, Any], Method]] = {
 
 @dataclass(frozen=True)
 class MethodSettings:
-    """The settings of the methods that have some besides those of Algorithm 1.
+    """The settings of the methods that have some.
 
     Attributes:
         karat: posteriors from a label model on all labels, by appearance and by the network.
@@ -81,6 +81,9 @@ class MethodSettings:
         arazo: a beta mixture of the losses and dynamic bootstrapping with mixup (M-DYR-H).
         divide_mix: two networks divide the examples and learn them by MixMatch.
         mixmatch: semi-supervised, with the trusted labels alone.
+        mixmatch_kl: the paper's extension of it: consistency between views as a KL divergence.
+        l2r: weights by how much an example helps the trusted ones.
+        ieg: the paper's Algorithm 1.
     """
 
     karat: KaratSettings = field(default_factory=KaratSettings)
@@ -101,6 +104,9 @@ class MethodSettings:
     arazo: ArazoSettings = field(default_factory=ArazoSettings)
     divide_mix: DivideMixSettings = field(default_factory=DivideMixSettings)
     mixmatch: MixMatchSettings = field(default_factory=MixMatchSettings)
+    mixmatch_kl: MixMatchKlSettings = field(default_factory=MixMatchKlSettings)
+    l2r: L2rSettings = field(default_factory=L2rSettings)
+    ieg: AlgorithmSettings = field(default_factory=AlgorithmSettings)
 
 
 def make_method(name: str, task: Task, settings: Any) -> Method:
@@ -108,7 +114,7 @@ def make_method(name: str, task: Task, settings: Any) -> Method:
     return choose("method", name, METHODS)(task, settings)
 
 
-def settings_of(name: str, methods: MethodSettings, algorithm: AlgorithmSettings) -> Any:
-    """Return the settings that a method's calls get: its own, or those of Algorithm 1."""
+def settings_of(name: str, methods: MethodSettings) -> Any:
+    """Return the settings that a method's calls get; None where it has none."""
     choose("method", name, METHODS)
-    return getattr(methods, name, algorithm)
+    return getattr(methods, name, None)

@@ -23,7 +23,7 @@ def ieg(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: 
     # 2: pseudo labels
     passes = [network.forward_pass(view) for view in views]
     logits = [forward.logits for forward in passes]
-    pseudo = pseudo_labels(logits, settings)
+    pseudo = pseudo_labels(logits, settings.temperature, settings.normalize_logits, settings.pseudo_label_gradient)
     given = one_hot(batch.given_labels, learner.classes, like=pseudo)
     trusted = one_hot(batch.trusted_labels, learner.classes, like=pseudo)
 

@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from karat.algorithm.settings import AlgorithmSettings
 from karat.errors import UserError
 from karat.methods.co_teaching import co_teach
 from karat.methods.method import Method, Phase, Task, logits_at
@@ -95,7 +94,7 @@ class Incv(Method):
         """Train plainly on a half, or both networks on the selected examples and, later, the candidates."""
         inputs, labels, count = batch.noisy_inputs, batch.given_labels, len(batch.rows)
         if batch.progress.phase < 2 * settings.rounds:
-            plain = supervised(learner, batch, AlgorithmSettings(), generator)
+            plain = supervised(learner, batch, None, generator)
             return plain._replace(weights=torch.full((count,), 1 / count, device=inputs.device))
         rows = self._some_candidates(count, generator)
         if len(rows) > 0 and batch.progress.share >= settings.candidates_after:

@@ -1,16 +1,36 @@
 """Learning to Reweight (Ren et al. 2018): each noisy example counts as much as it helps the trusted batch."""
 
+from dataclasses import dataclass
+from typing import Literal
+
 import torch
 
 from karat.algorithm.coefficients import influence_on_trusted, normalized_weights
 from karat.algorithm.directional import derivative_named
 from karat.algorithm.pseudo_labels import log_probability
-from karat.algorithm.settings import AlgorithmSettings
 from karat.algorithm.targets import cross_entropy, one_hot
+from karat.errors import UserError
 from karat.methods.step import Batch, Learner, StepResult
 
 
-def l2r(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: torch.Generator) -> StepResult:
+@dataclass(frozen=True)
+class L2rSettings:
+    """Choices of Learning to Reweight.
+
+    Attributes:
+        weights_epsilon: added to the sum of the weights when they are normalised.
+        derivative: "jvp" (exact), "finite_difference", or "auto": jvp where the model allows it.
+    """
+
+    weights_epsilon: float = 0.0
+    derivative: Literal["auto", "jvp", "finite_difference"] = "auto"
+
+    def __post_init__(self) -> None:
+        if not self.weights_epsilon >= 0:
+            raise UserError(f"methods.l2r.weights_epsilon is {self.weights_epsilon}: write 0 or more.")
+
+
+def l2r(learner: Learner, batch: Batch, settings: L2rSettings, generator: torch.Generator) -> StepResult:
     """Descend `Σ ω_i L(y_i, z_i)` with ω from the meta-gradient at ω0 = 0.
 
     There the look-ahead is the model itself, so one trusted gradient and one Jacobian-vector product are enough.

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from karat.algorithm.network import evaluation_mode
-from karat.algorithm.settings import AlgorithmSettings
 from karat.errors import UserError
 from karat.methods.method import Finished, Method, Task
 from karat.methods.shared.last_layer import hidden
@@ -125,7 +124,7 @@ class RoG(Method):
 
     def step(self, learner: Learner, batch: Batch, settings: RoGSettings, generator: torch.Generator) -> StepResult:
         """Take a plain step."""
-        return supervised(learner, batch, AlgorithmSettings(), generator)  # which reads no setting
+        return supervised(learner, batch, None, generator)
 
     def finish(self, model: nn.Module) -> Finished:
         """Return the model with the generative classifier."""

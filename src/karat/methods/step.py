@@ -89,5 +89,5 @@ class Learner:
         self.optimizer.step()
 
 
-# The third argument is the method's settings: those of Algorithm 1, or its own.
+# The third argument is the method's settings; None where it has none.
 Step = Callable[[Learner, Batch, Any, torch.Generator], StepResult]

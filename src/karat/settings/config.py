@@ -1,31 +1,17 @@
 """One tree of frozen dataclasses that says everything about a run; the command line is generated from it."""
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
-from karat.algorithm.settings import ALGORITHM_PRESETS, AlgorithmSettings
 from karat.data.augmentation import AugmentationSettings
 from karat.data.settings import DataSettings as DataSettings
 from karat.data.settings import NoiseSettings as NoiseSettings
-from karat.errors import UserError, choose
+from karat.errors import UserError
 from karat.methods import MethodSettings
 
-MOMENTUM_OPTIMIZERS = ("sgd", "rmsprop")
-# The methods that read settings of Algorithm 1, and which.
-_READ_OF_ALGORITHM: dict[str, tuple[str, ...]] = {
-    "ieg": tuple(setting.name for setting in fields(AlgorithmSettings)),
-    "l2r": ("weights_epsilon", "derivative"),
-    "mixmatch_kl": (
-        "views",
-        "temperature",
-        "mixed_noisy_weight",
-        "consistency_weight",
-        "normalize_logits",
-        "mixup",
-    ),
-}
+_MAPPINGS = ("noise.class_map", "optimizer.options")  # settings that are mappings: one value, not a section
 
 
 @dataclass(frozen=True)
@@ -35,11 +21,12 @@ class OptimizerSettings:
     Attributes:
         name: sgd, adam, adamw, nadam, radam, rmsprop, adagrad, adamax or adadelta.
         rate: the highest learning rate of the schedule.
-        momentum: of sgd and rmsprop.
+        momentum: of the optimizers that have one: sgd and rmsprop.
         nesterov: Nesterov momentum, of sgd.
         weight_decay: as the optimizer defines it.
         schedule: "cosine", "cosine_restarts" (the paper's: first cycle one epoch, then 1.5 times longer and 0.9 times
             the rate), "steps" or "constant".
+        options: further options of the optimizer, by their names in torch, such as {"betas": [0.9, 0.95]} of adam.
     """
 
     name: str = "sgd"
@@ -48,6 +35,7 @@ class OptimizerSettings:
     nesterov: bool = False
     weight_decay: float = 5e-4
     schedule: str = "cosine"
+    options: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -107,8 +95,7 @@ class Config:
         data: which examples.
         noise: which label noise to add.
         augmentation: how views are made.
-        algorithm: the choices of Algorithm 1.
-        methods: the choices of the other methods.
+        methods: the choices of each method.
         optimizer: how the parameters are updated.
         training: how long and where.
     """
@@ -119,7 +106,6 @@ class Config:
     data: DataSettings = field(default_factory=DataSettings)
     noise: NoiseSettings = field(default_factory=NoiseSettings)
     augmentation: AugmentationSettings = field(default_factory=AugmentationSettings)
-    algorithm: AlgorithmSettings = field(default_factory=AlgorithmSettings)
     methods: MethodSettings = field(default_factory=MethodSettings)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
@@ -127,37 +113,6 @@ class Config:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**62:
             raise UserError(f"seed is {self.seed}: write a whole number from 0 to 2^62 - 1.")
-
-
-# Budget, data and network are the user's in every preset. The text gives no average of weights; the released code
-# evaluates one with decay 0.999.
-_PAPER = Config(
-    method="ieg",
-    algorithm=ALGORITHM_PRESETS["paper"],
-    augmentation=AugmentationSettings(policy="autoaugment"),
-    optimizer=OptimizerSettings(schedule="cosine_restarts"),
-    training=TrainingSettings(epochs=60, batch_size=100, average_decay=0.0),
-)
-PRESETS: dict[str, Config] = {
-    "default": Config(),
-    "paper": _PAPER,
-    "released": Config(
-        method="ieg",
-        algorithm=ALGORITHM_PRESETS["released"],
-        augmentation=_PAPER.augmentation,
-        optimizer=_PAPER.optimizer,
-        training=TrainingSettings(epochs=60, batch_size=100, average_decay=0.999),
-    ),
-}
-
-
-def preset(name: str) -> Config:
-    """Return a preset: `default`, `paper` (the text) or `released` (the authors' code).
-
-    >>> preset("released").training.average_decay
-    0.999
-    """
-    return choose("preset", name, PRESETS)
 
 
 def config_as_dict(config: Config) -> dict[str, Any]:
@@ -171,43 +126,15 @@ def config_as_dict(config: Config) -> dict[str, Any]:
     return {key: plain(value) for key, value in asdict(config).items()}
 
 
-def unread_settings(config: Config) -> list[str]:
-    """Say which settings were changed that method and optimizer do not read, a sentence each.
-
-    >>> unread_settings(Config(method="gce", algorithm=AlgorithmSettings(temperature=0.3)))
-    ['Method gce does not read algorithm.temperature: its own are methods.gce.']
-    >>> unread_settings(Config(optimizer=OptimizerSettings("adam", momentum=0.5)))
-    ['Optimizer adam does not read optimizer.momentum: sgd and rmsprop do.']
-    """
-    sentences = []
-    method, usual = str(config.method), flat(asdict(Config()))  # no method at all is said later
-    changed = [name for name, value in flat(asdict(config)).items() if value != usual[name]]
-    read = {f"algorithm.{name}" for name in _READ_OF_ALGORITHM.get(method, ())}
-    unread = [
-        name
-        for name in changed
-        if name.startswith(("algorithm.", "methods."))
-        and name not in read
-        and not name.startswith(f"methods.{method}.")
-    ]
-    if unread:
-        more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
-        remedy = f"its own are methods.{method}" if hasattr(config.methods, method) else "leave out what it ignores"
-        sentences.append(f"Method {method} does not read {', '.join(unread[:3])}{more}: {remedy}.")
-    if "optimizer.momentum" in changed and config.optimizer.name not in MOMENTUM_OPTIMIZERS:
-        sentences.append(f"Optimizer {config.optimizer.name} does not read optimizer.momentum: sgd and rmsprop do.")
-    return sentences
-
-
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a nested dict with dotted keys; a class map is one value.
+    """Return a nested dict with dotted keys; a mapping that is a setting itself, such as a class map, is one value.
 
     >>> flat({"data": {"name": "digits"}, "seed": 0})
     {'data.name': 'digits', 'seed': 0}
     """
     flattened: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, dict) and key.split(".")[-1] != "class_map":
+        if isinstance(value, dict) and f"{prefix}{key}" not in _MAPPINGS:
             flattened |= flat(value, f"{prefix}{key}.")
         else:
             flattened[f"{prefix}{key}"] = value

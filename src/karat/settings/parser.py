@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from jsonargparse import ArgumentParser
 
 from karat.errors import UserError, suggestion
+from karat.settings.renamed import new_name
 
 
 class Parser(ArgumentParser):
@@ -15,14 +16,16 @@ class Parser(ArgumentParser):
     def error(self, message: str, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise the parser's message as one sentence, with the nearest legal name for a mistyped one."""
         message = " ".join(message.split())
-        names = self._option_names()
+        names = self.option_names()
+        settings = [option.removeprefix("--") for option in names]
         help_command = f"See: {self.prog.replace(' [options]', '')} --help"
         if unknown := re.match(r"unrecognized arguments: ([^\s=]+)", message):
+            self._say_new_name(unknown[1].removeprefix("--"), settings)
             raise UserError(f"There is no option '{unknown[1]}'.{suggestion(unknown[1], names)} {help_command}")
         if unknown := re.search(r"does not accept option '([^']+)'|[Kk]ey '([^']+)' is not expected", message):
             key = unknown[1] or unknown[2]
-            keys = [option.removeprefix("--") for option in names]
-            raise UserError(f"There is no setting '{key}'.{suggestion(key, keys)} {help_command}")
+            self._say_new_name(key, settings)
+            raise UserError(f"There is no setting '{key}'.{suggestion(key, settings)} {help_command}")
         if unknown := re.match(r"argument COMMAND: invalid choice: '([^']+)' \(choose from (.*)\)", message):
             commands = re.findall(r"[a-z]+", unknown[2])
             near = suggestion(unknown[1], commands)
@@ -42,7 +45,12 @@ class Parser(ArgumentParser):
         message = message.replace("Got value:", "Got:").rstrip(".")
         raise UserError(f"{message}. {help_command}")
 
-    def _option_names(self) -> list[str]:
+    def _say_new_name(self, name: str, legal: list[str]) -> None:
+        sentence = new_name(name, legal)
+        if sentence is not None:
+            raise UserError(sentence)
+
+    def option_names(self) -> list[str]:
         """Return the options of this parser and of its commands."""
         names = [option for action in self._actions for option in action.option_strings]
         for action in self._actions:

@@ -31,17 +31,10 @@ def new_module(config: Config, task: NoisyTask, fabric: Fabric, build: Build = b
 
 def new_learner(config: Config, task: NoisyTask, fabric: Fabric, build: Build = build_model) -> Learner:
     """Build a network with its optimizer and augmentation."""
-    module, optimizer = new_module(config, task, fabric, build), config.optimizer
+    module = new_module(config, task, fabric, build)
     return Learner(
         Network(module),
-        make_optimizer(
-            optimizer.name,
-            module.parameters(),
-            optimizer.rate,
-            optimizer.momentum,
-            optimizer.nesterov,
-            optimizer.weight_decay,
-        ),
+        make_optimizer(module.parameters(), config.optimizer),
         make_augmentation(tuple(task.noisy.inputs.shape[1:]), task.dataset.flip, config.augmentation),
         len(task.dataset.classes),
         fabric.backward,

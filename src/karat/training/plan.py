@@ -9,7 +9,6 @@ GPU is taken for a hundred such cores; that is not measured.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -119,17 +118,17 @@ def resolved(config: Config, task: NoisyTask, device: str) -> tuple[Config, Plan
     return replace(config, model=found.model, training=settled), found
 
 
-def with_chosen(config: Config, stored: dict[str, Any], chosen: frozenset[str]) -> Config:
+def with_chosen(config: Config, stored: Config, chosen: frozenset[str]) -> Config:
     """Return the config with what is left open taken from a run that was begun, where that run chose it itself."""
     training = config.training
     if config.model == "auto" and "model" in chosen:
-        config = replace(config, model=stored["model"])
+        config = replace(config, model=stored.model)
     if training.epochs is None and training.steps is None and "training.epochs" in chosen:
-        training = replace(training, epochs=stored["training"]["epochs"])
+        training = replace(training, epochs=stored.training.epochs)
     if training.batch_size is None and "training.batch_size" in chosen:
-        training = replace(training, batch_size=stored["training"]["batch_size"])
+        training = replace(training, batch_size=stored.training.batch_size)
     if config.data.image_size is None and "data.image_size" in chosen:
-        config = replace(config, data=replace(config.data, image_size=stored["data"]["image_size"]))
+        config = replace(config, data=replace(config.data, image_size=stored.data.image_size))
     return replace(config, training=training)
 
 

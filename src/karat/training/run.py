@@ -22,6 +22,7 @@ from karat.inference.model import load_model
 from karat.progress_bar import ProgressBar
 from karat.report.run_report import report_after_training
 from karat.settings.config import Config
+from karat.settings.read import read_run_config
 from karat.training.audit_record import audit_record
 from karat.training.corrections import read_corrections
 from karat.training.fit import BarListener, fit
@@ -31,11 +32,11 @@ from karat.training.run_folder import (
     check_folder,
     chosen_settings,
     finish_folder,
-    read_config_values,
     start_folder,
 )
 from karat.training.semantic_noise import semantic_labeller
 from karat.training.trainer import Trainer
+from karat.training.unread import unread_settings
 
 logger = logging.getLogger("karat")
 
@@ -109,8 +110,9 @@ def _train(config: Config, folder: Path, resume: bool, console: Console | None, 
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     if resume:  # the number of epochs that was chosen may be another one on this machine
-        config = with_chosen(config, read_config_values(folder / "config.yaml"), chosen_settings(folder))
+        config = with_chosen(config, read_run_config(folder), chosen_settings(folder))
     trainer = Trainer(config, task_of(config), scratch=folder)
+    unread = unread_settings(config, trainer.task.dataset)
     _warn_of_drawn_trust(trainer)
     state = read_state(folder, trainer.config, trainer.task) if resume else None
     if state is not None:
@@ -118,7 +120,7 @@ def _train(config: Config, folder: Path, resume: bool, console: Console | None, 
         state = with_ledger(folder, state)
     start_folder(folder, trainer, resume)
     console = console or Console(stderr=True, force_terminal=sys.stderr.isatty())
-    for sentence in () if resume else (*trainer.task.dataset.notes, *trainer.plan.reasons):
+    for sentence in () if resume else (*unread, *trainer.task.dataset.notes, *trainer.plan.reasons):
         console.print(f"karat: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
     seconds = _fit_in(folder, trainer, state, console)

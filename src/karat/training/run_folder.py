@@ -84,17 +84,6 @@ def new_folder(parent: Path, name: str) -> Path:
     raise AssertionError("the candidates never end")
 
 
-def read_config_values(path: Path) -> dict[str, Any]:
-    """Read the values of a run's config.yaml."""
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({' '.join(str(error).split())}): delete the run's folder.") from error
-    if not isinstance(values, dict):
-        raise UserError(f"{path} holds no settings: delete the run's folder.")
-    return values
-
-
 def chosen_settings(folder: Path) -> frozenset[str]:
     """Return the settings that a run in this folder chose by itself, as its plan.json says."""
     try:

@@ -24,6 +24,7 @@ from karat.errors import UserError
 from karat.inference.device import make_fabric
 from karat.inference.evaluation import predict_probabilities
 from karat.models import build_model
+from karat.settings.config import OptimizerSettings
 from karat.training.optimizers import make_optimizer, set_rate
 from karat.training.plan import default_batch_size
 from karat.training.schedules import cosine
@@ -39,12 +40,6 @@ class LabellerSettings:
     model: str = "vgg-13"
     epochs: int = 60
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fraction < 1:
-            raise UserError(f"noise.fraction is {self.fraction}: write a share above 0 and below 1, such as 0.05.")
-        if self.epochs < 1:
-            raise UserError(f"noise.labeller_epochs is {self.epochs}: write 1 or more.")
 
 
 def semantic_labeller(noise: NoiseSettings, seed: int, device: str = "auto") -> Labeller | None:
@@ -120,7 +115,7 @@ def _trained(
     fabric = make_fabric(device)
     model = fabric.to_device(build_model(settings.model, shape, classes))
     augmentation = make_augmentation(shape, flip, AugmentationSettings(policy="none"))
-    optimizer = make_optimizer("sgd", model.parameters(), 0.05, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    optimizer = make_optimizer(model.parameters(), OptimizerSettings(rate=0.05, nesterov=True))
     batch_size = min(default_batch_size(len(chosen)), len(chosen))
     steps = settings.epochs * math.ceil(len(chosen) / batch_size)
     schedule, stream = cosine(0.05, steps), ShuffledStream(chosen, generator)

@@ -63,7 +63,7 @@ class Trainer:
         config, optimizer = self.config, self.config.optimizer
         torch.manual_seed(config.seed)
         self.learner = new_learner(config, self.task, self.fabric, self.build)
-        self.settings = settings_of(config.method, config.methods, config.algorithm)
+        self.settings = settings_of(config.method, config.methods)
         self.tell: Tell = ignored  # whoever shows the progress may listen
         seen = method_task(
             config,

@@ -300,9 +300,7 @@ def test_large_datasets_need_a_folder(name, tmp_path):
         load_dataset(name)
     with pytest.raises(UserError, match=f"There is no (file|folder) {tmp_path}/"):
         load_dataset(name, tmp_path)
-    with pytest.raises(
-        UserError, match=f"'{name}' cannot be downloaded, only cifar10 and cifar100: leave download out"
-    ):
+    with pytest.raises(UserError, match=f"data.download is for cifar10, cifar100, and not for '{name}': leave it out"):
         load_dataset(name, tmp_path, download=True)
 
 
@@ -317,5 +315,7 @@ def test_an_empty_class_and_an_empty_list(tmp_path):
 
 
 def test_inputs_of_one_size_take_no_image_size():
-    with pytest.raises(UserError, match="Dataset 'digits' has inputs of one size: leave image_size out"):
+    with pytest.raises(
+        UserError, match=r"data\.image_size is for tables, .*, food101n, and not for 'digits': leave it out"
+    ):
         load_dataset("digits", image_size=32)

@@ -1,5 +1,6 @@
 """Every kind of noise through the settings: the matrix it realises, and the settings that it refuses."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,8 @@ import torch
 from scipy.stats import binom
 
 from karat.data.examples import Dataset, Examples
-from karat.data.noise.kinds import KINDS, Clean, check_noise, draw_noise
-from karat.data.settings import DataSettings, NoiseSettings
+from karat.data.noise.kinds import KINDS, Clean, noise_of
+from karat.data.settings import NoiseSettings
 from karat.errors import UserError
 
 CLASSES = 5
@@ -25,10 +26,8 @@ def dataset(per_class=800, curated=True):
 
 
 def draw(noise, seed=0, curated=True):
-    check_noise(noise)
     data = dataset(curated=curated)
-    clean = Clean(data, data.rows, data.train)
-    return draw_noise(DataSettings(), noise, clean, torch.Generator().manual_seed(seed), None)
+    return noise_of(noise).draw(Clean(data, data.rows, data.train), torch.Generator().manual_seed(seed))
 
 
 def matrix_file(folder):
@@ -47,7 +46,7 @@ def test_the_realised_matrix_is_the_asked_one_within_sampling_error(tmp_path, ki
     """
     noise = NoiseSettings(
         kind,
-        rate=0.0 if kind == "none" else 0.4,
+        rate=0.0 if kind in ("none", "transition") else 0.4,
         matrix_file=matrix_file(tmp_path) if kind == "transition" else None,
     )
     inputs, labels = draw(noise, seed)
@@ -75,36 +74,83 @@ def test_labels_by_class_name_without_an_index_take_their_truth_from_a_curated_d
         draw(NoiseSettings(labels_file=file, labels_column="worse_label"))
 
 
-def test_the_table_lists_every_kind():
+@pytest.mark.parametrize("ending", [".npy", ".csv"])
+def test_a_matrix_from_a_file(tmp_path, ending):
+    rows = np.full((CLASSES, CLASSES), 0.05) + 0.75 * np.eye(CLASSES)
+    file = tmp_path / f"matrix{ending}"
+    np.save(file, rows) if ending == ".npy" else np.savetxt(file, rows, delimiter=",")
+    _, labels = draw(NoiseSettings("transition", matrix_file=file))
+    torch.testing.assert_close(labels.transition, torch.from_numpy(rows))
+
+
+def test_every_kind_is_described_and_every_setting_has_its_reader():
     named = NoiseSettings.__doc__.split("kind:")[1].split("rate:")[0]
     assert all(f'"{kind}"' in named for kind in KINDS)
+    read = {field.name for kind in KINDS.values() for field in fields(kind)}
+    assert {field.name for field in fields(NoiseSettings)} == {"kind", *read}
 
 
 @pytest.mark.parametrize(
     ("noise", "message"),
     [
         (NoiseSettings("instanc"), "Unknown noise 'instanc'. Did you mean 'instance'"),
-        (NoiseSettings(rate=0.5), "no noise is chosen: write noise.kind: uniform"),
-        (NoiseSettings("semantic", rate=0.5), "leave noise.rate out, and set noise.fraction"),
-        (NoiseSettings("uniform", labels_file=Path("a.csv")), "exclude each other"),
         (NoiseSettings(labels_column="worse_label"), "set noise.labels_file, too"),
         (NoiseSettings("open_set", rate=0.5), "needs foreign images: set noise.source"),
-        (NoiseSettings("uniform", source="cifar100"), "'uniform' takes no source: leave noise.source out"),
-        (NoiseSettings("instance", class_map={0: 1}), "takes no class map"),
-        (NoiseSettings("instance", matrix_file=Path("a.npy")), "takes no matrix"),
+        (NoiseSettings("transition"), "needs a matrix: set noise.matrix_file to an .npy or .csv file"),
+        (NoiseSettings("semantic", fraction=0.0), "noise.fraction is 0.0: write a share above 0 and below 1"),
+        (NoiseSettings("semantic", labeller_epochs=0), "noise.labeller_epochs is 0: write 1 or more"),
     ],
 )
-def test_misplaced_settings(noise, message):
+def test_unusable_settings(noise, message):
     with pytest.raises(UserError, match=message):
-        check_noise(noise)
+        noise_of(noise)
+
+
+GIVEN = {
+    "rate": 0.5,
+    "class_map": {0: 1},
+    "matrix_file": Path("a.npy"),
+    "labels_file": Path("a.csv"),
+    "labels_column": "worse_label",
+    "source": "cifar100",
+    "source_path": Path("a"),
+    "fraction": 0.1,
+    "labeller": "mlp",
+    "labeller_epochs": 3,
+}
+READ = {
+    "none": {"labels_file", "labels_column"},
+    "uniform": {"rate"},
+    "symmetric": {"rate"},
+    "asymmetric": {"rate", "class_map"},
+    "transition": {"matrix_file"},
+    "instance": {"rate"},
+    "open_set": {"rate", "source", "source_path"},
+    "semantic": {"fraction", "labeller", "labeller_epochs"},
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_setting_that_a_kind_does_not_read_is_refused_with_those_that_do(kind, name):
+    """A kind gets all that it reads and one setting more; the sentence names who reads that one."""
+    noise = NoiseSettings(kind, **{read: GIVEN[read] for read in {*READ[kind], name}})
+    if name in READ[kind]:
+        assert getattr(noise_of(noise), name) == GIVEN[name]
+        return
+    with pytest.raises(UserError) as caught:
+        noise_of(noise)
+    readers = " or ".join(other for other in KINDS if name in READ[other])
+    assert str(caught.value) == (
+        f"Noise '{kind}' does not read noise.{name}: leave it out, or write noise.kind: {readers}."
+    )
 
 
 def test_semantic_noise_needs_a_labeller():
     with pytest.raises(UserError, match=r"needs a labeller: prepare the task with karat\.training\.run\.task_of"):
         draw(NoiseSettings("semantic"))
     data = dataset(per_class=1)
-    clean = Clean(data, torch.tensor([1, 3]), data.train.subset(torch.tensor([1, 3])))
-    _, labels = draw_noise(
-        DataSettings(), NoiseSettings("semantic"), clean, torch.Generator(), lambda of: of.train.labels.flip(0)
-    )
+    chosen = torch.tensor([1, 3])
+    clean = Clean(data, chosen, data.train.subset(chosen), labeller=lambda of: of.train.labels.flip(0))
+    _, labels = noise_of(NoiseSettings("semantic")).draw(clean, torch.Generator())
     assert (labels.given.tolist(), labels.true.tolist()) == ([3, 1], [1, 3])

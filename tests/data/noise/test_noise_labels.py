@@ -1,6 +1,5 @@
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,18 +7,16 @@ from hypothesis import strategies as st
 
 from karat.data.noise.labels import (
     CIFAR10_CLASS_MAP,
-    NOISES,
     NoisyLabels,
     asymmetric_transition,
     check_transition,
     corrupt,
-    make_transition,
     symmetric_transition,
     uniform_transition,
 )
 from karat.errors import UserError
 
-NAMES = ["none", "uniform", "symmetric", "asymmetric"]
+BUILD = [uniform_transition, symmetric_transition, asymmetric_transition]
 classes_ = st.integers(2, 6)
 rates = st.floats(0, 1)
 seeds = st.integers(0, 2**32 - 1)
@@ -38,9 +35,9 @@ def tolerance(draws, comparisons, failure=1e-9):
 
 
 @settings(max_examples=50, deadline=None)
-@given(name=st.sampled_from(NAMES), classes=classes_, rate=rates, seed=seeds)
-def test_corrupt_realises_the_transition(name, classes, rate, seed):
-    transition = make_transition(name, classes, rate)
+@given(build=st.sampled_from(BUILD), classes=classes_, rate=rates, seed=seeds)
+def test_corrupt_realises_the_transition(build, classes, rate, seed):
+    transition = build(classes, rate)
     draws = 4000
     noisy = corrupt(torch.arange(classes).repeat_interleave(draws), transition, generator(seed))
     allowed = tolerance(draws, comparisons=50 * classes**2)
@@ -48,9 +45,9 @@ def test_corrupt_realises_the_transition(name, classes, rate, seed):
     assert not noisy.realised_transition[transition == 0].any()  # what cannot happen never does
 
 
-@given(name=st.sampled_from(NAMES), classes=classes_, rate=rates)
-def test_transitions_are_valid(name, classes, rate):
-    transition = make_transition(name, classes, rate)
+@given(build=st.sampled_from(BUILD), classes=classes_, rate=rates)
+def test_transitions_are_valid(build, classes, rate):
+    transition = build(classes, rate)
     assert transition.dtype == torch.float64
     check_transition(transition, classes)
 
@@ -108,18 +105,6 @@ def test_without_true_labels_nothing_is_realised():
     assert noisy.realised_transition is None
 
 
-@pytest.mark.parametrize("ending", [".npy", ".csv"])
-def test_transition_from_a_file(tmp_path, ending):
-    file = tmp_path / f"matrix{ending}"
-    expected = uniform_transition(3, 0.3)
-    np.save(file, expected) if ending == ".npy" else np.savetxt(file, expected, delimiter=",")
-    torch.testing.assert_close(make_transition("transition", 3, 0.0, matrix_file=file), expected)
-
-
-def test_table_lists_every_noise():
-    assert set(NOISES) == {*NAMES, "transition"}
-
-
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, math.inf])
 @pytest.mark.parametrize("build", [uniform_transition, symmetric_transition, asymmetric_transition])
 def test_rate_outside_0_to_1(build, rate):
@@ -166,14 +151,3 @@ def test_unusable_matrix(rows, message):
 def test_unusable_labels(labels, message):
     with pytest.raises(UserError, match=message):
         corrupt(labels, uniform_transition(3, 0.5), generator())
-
-
-def test_misplaced_options(tmp_path):
-    with pytest.raises(UserError, match="Did you mean 'uniform'"):
-        make_transition("unifrom", 10, 0.8)
-    with pytest.raises(UserError, match="'uniform' takes no class map: leave class_map out, or choose"):
-        make_transition("uniform", 10, 0.8, class_map={0: 1})
-    with pytest.raises(UserError, match="'none' takes no matrix: leave matrix_file out, or choose"):
-        make_transition("none", 10, 0.8, matrix_file=tmp_path / "matrix.npy")
-    with pytest.raises(UserError, match="needs a matrix: set matrix_file"):
-        make_transition("transition", 10, 0.8)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -220,10 +222,15 @@ def test_missing_numbers_are_filled_in_if_asked(tmp_path):
 
 
 def test_settings_of_tables_are_refused_elsewhere(tmp_path):
-    with pytest.raises(UserError, match=r"data.trusted is for tables and folders of your own, and 'digits' is none"):
+    with pytest.raises(UserError, match=r"data.trusted is for tables, folders of images, and not for 'digits': leave"):
         load_data(DataSettings("digits", trusted=tmp_path))
+    for name, value in (("label_column", "y"), ("features", ["a"]), ("missing", "impute"), ("on_bad_image", "skip")):
+        for data in ("digits", str(tmp_path), "mine.npz"):
+            if (name, data) != ("on_bad_image", str(tmp_path)):  # a folder of images reads that one
+                with pytest.raises(UserError, match=f"data.{name} is for tables"):
+                    load_data(replace(DataSettings(data), **{name: value}))
     file = write_table(tmp_path / "mine.csv", features())
-    with pytest.raises(UserError, match="cannot be downloaded"):
+    with pytest.raises(UserError, match=r"data.download is for cifar10, cifar100, and not for '.*mine.csv'"):
         load_data(DataSettings(file, download=True))
     with pytest.raises(UserError, match=r"--data.test is .*: give a table as"):
         load_data(DataSettings(file, test=tmp_path))

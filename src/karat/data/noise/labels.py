@@ -1,14 +1,12 @@
 """Label noise as a matrix: `transition[true, given]` is the chance that a true label is given as another."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from karat.data.readers import read_matrix
-from karat.errors import UserError, choose
+from karat.errors import UserError
 
 ClassMap = Mapping[int, int]
 
@@ -151,43 +149,6 @@ def corrupt(labels: Tensor, transition: Tensor, generator: torch.Generator) -> N
                 transition[label].double(), len(members), replacement=True, generator=generator
             )
     return NoisyLabels(given, true, classes, transition)
-
-
-def _from_file(classes: int, matrix_file: Path | None) -> Tensor:
-    if matrix_file is None:
-        raise UserError("Noise 'transition' needs a matrix: set matrix_file to an .npy or .csv file.")
-    transition = torch.from_numpy(read_matrix(matrix_file))
-    check_transition(transition, classes)
-    return transition
-
-
-NOISES: Mapping[str, Callable[[int, float, ClassMap | None, Path | None], Tensor]] = {
-    "none": lambda classes, rate, class_map, file: torch.eye(classes, dtype=torch.float64),
-    "uniform": lambda classes, rate, class_map, file: uniform_transition(classes, rate),
-    "symmetric": lambda classes, rate, class_map, file: symmetric_transition(classes, rate),
-    "asymmetric": lambda classes, rate, class_map, file: asymmetric_transition(classes, rate, class_map),
-    "transition": lambda classes, rate, class_map, file: _from_file(classes, file),
-}
-
-
-def make_transition(
-    name: str,
-    classes: int,
-    rate: float,
-    class_map: ClassMap | None = None,
-    matrix_file: str | Path | None = None,
-) -> Tensor:
-    """Build the transition of a noise by its name; "none" and "transition" do not look at the rate.
-
-    >>> make_transition("none", 2, 0.8).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    build = choose("noise", name, NOISES)
-    if class_map is not None and name != "asymmetric":
-        raise UserError(f"Noise '{name}' takes no class map: leave class_map out, or choose noise 'asymmetric'.")
-    if matrix_file is not None and name != "transition":
-        raise UserError(f"Noise '{name}' takes no matrix: leave matrix_file out, or choose noise 'transition'.")
-    return build(classes, rate, class_map, None if matrix_file is None else Path(matrix_file))
 
 
 def check_rate(classes: int, rate: float) -> None:

@@ -1,6 +1,5 @@
 """The options of every command, generated from the config's dataclasses, and the config that they make."""
 
-import argparse
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -10,24 +9,25 @@ from jsonargparse import Namespace
 from karat import __version__
 from karat.errors import UserError
 from karat.report.run_report import REVIEW_ROWS
-from karat.settings.config import PRESETS, Config, DataSettings, NoiseSettings, config_as_dict, flat, preset
+from karat.settings.config import Config, DataSettings, NoiseSettings, config_as_dict, flat
 from karat.settings.parser import Parser
+from karat.settings.presets import PRESETS
+from karat.settings.read import read_config, read_run_config
 
 
 class _TrainParser(Parser):
-    """The parser of `train`, which prints DATA as data.name."""
+    """The parser of `train`, which prints the whole config."""
 
     def dump(self, cfg: Namespace, *args: Any, **kwargs: Any) -> str:
-        """Return the options as a config file."""
-        cfg = cfg.clone()
-        source = cfg.pop("source", None)
-        if source is not None:
-            cfg["data.name"] = source
-        return str(super().dump(cfg, *args, **kwargs))
+        """Return the options as a config file, with everything that they leave out."""
+        whole = _train_options(cfg)
+        for name, value in flat(config_as_dict(whole.pop("config"))).items():
+            whole[name] = value
+        return str(super().dump(whole, *args, **kwargs))
 
 
-def build_parser(defaults: Config) -> Parser:
-    """Return the parser of all commands; `defaults` are those of `train`: a preset's, or a resumed run's."""
+def build_parser() -> Parser:
+    """Return the parser of all commands."""
     parser = Parser(
         prog="karat",
         description="Train accurate classifiers on badly labelled data with a few trusted labels.",
@@ -35,13 +35,13 @@ def build_parser(defaults: Config) -> Parser:
         allow_abbrev=False,  # for all commands: an abbreviation is a typing error
     )
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
-    _add_runs(commands, defaults)
+    _add_runs(commands)
     _add_label_audit(commands)
     _add_laboratory(commands)
     return parser
 
 
-def _add_runs(commands: Any, defaults: Config) -> None:
+def _add_runs(commands: Any) -> None:
     train = _TrainParser(description="Train on noisy labels; everything is left in a run folder.")
     train.add_argument(
         "source",
@@ -57,7 +57,6 @@ def _add_runs(commands: Any, defaults: Config) -> None:
     train.add_argument("--resume", action="store_true", help="Continue the unfinished run in the run folder.")
     train.add_argument("--preset", default="default", help=f"Settings to start from: {', '.join(PRESETS)}.")
     train.add_class_arguments(Config)
-    train.set_defaults(flat(config_as_dict(defaults)))
     commands.add_subcommand("train", train, help="Train and leave a run folder.")
 
     evaluate = Parser(description="Measure the models of a finished or unfinished run.")
@@ -159,59 +158,34 @@ def _add_new_data(parser: Parser, text: str, **options: Any) -> None:
     )
 
 
-def load_config(path: Path) -> Config:
-    """Read the config.yaml of a run folder."""
-    if not path.exists():
-        raise UserError(f"There is no run in {path.parent}: {path.name} is missing, check the folder.")
-    options = build_parser(Config()).parse_args(["train", "--config", str(path)])
-    return config_of(options["train"])
-
-
 def parse(arguments: list[str]) -> Namespace:
-    """Parse with the defaults of the resumed run or the preset, which must be known before the rest."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    first.add_argument("--run", type=Path)
-    first.add_argument("--resume", action="store_true")
-    first.add_argument("--preset", default="default")
-    try:
-        known, _ = first.parse_known_args(arguments)
-    except argparse.ArgumentError:  # a value is missing: the full parser says it better
-        known = first.parse_args([])
-    if known.resume and any(argument.startswith("--preset") for argument in arguments):
-        raise UserError("A resumed run keeps its settings: leave --preset out.")
+    """Parse the command line; `train` and `noise` get the config that their options make."""
     if arguments[:1] == ["train"]:
         arguments = [re.sub("^--on-bad-image(?==|$)", "--data.on_bad_image", argument) for argument in arguments]
-    if known.resume and known.run and (known.run / "config.yaml").exists():
-        return _parse_from(load_config(known.run / "config.yaml"), arguments)
-    options = _parse_from(preset(known.preset), arguments)
-    named = options[options.command].get("preset", known.preset)
-    if named != known.preset:  # it stood in a config file
-        return _parse_from(preset(named), arguments)
+    configured = arguments[:1] in (["train"], ["noise"])  # what they leave out is read_config's business
+    options = build_parser().parse_args(arguments, defaults=not configured)
+    if options.command == "train":
+        written = any(argument.split("=")[0] == "--data.name" for argument in arguments)
+        options.train = _train_options(options.train, written)
+    elif options.command == "noise":
+        values = options.noise.as_dict()
+        options.noise = Namespace(file=values.pop("file"), config=read_config(values))
     return options
 
 
-def _parse_from(defaults: Config, arguments: list[str]) -> Namespace:
-    """Parse with these defaults; DATA takes the place of data.name."""
-    options = build_parser(defaults).parse_args(arguments)
-    if options.command != "train":
-        return options
-    source, name = options.train.pop("source"), options.train.data.name
-    if source is None:
-        return options
-    written = any(argument.split("=")[0] == "--data.name" for argument in arguments)
-    if source != name and (written or name != defaults.data.name):
-        raise UserError(f"The data are {source} and, by data.name, {name}: name them once.")
-    options.train.data.name = source
-    return options
-
-
-def config_of(options: Namespace) -> Config:
-    """Return the config that the options of `train` make."""
-    parser = build_parser(Config())
-    try:
-        values = parser.instantiate(Namespace(command="train", train=options))["train"]
-    except (TypeError, AttributeError) as error:  # a section that is a plain value
-        raise UserError(
-            "A section of the config file, such as training, is a plain value: give it `name: value` lines of its own."
-        ) from error
-    return Config(**{name: values[name] for name in Config.__dataclass_fields__})
+def _train_options(options: Namespace, name_written: bool = False) -> Namespace:
+    """Return run, resume, preset and config; DATA takes the place of data.name, `name_written` on the command line."""
+    values = options.as_dict()
+    values.pop("config", None)
+    run, resume, source = values.pop("run", None), values.pop("resume", False), values.pop("source", None)
+    if resume and "preset" in values:
+        raise UserError("A resumed run keeps its settings: leave --preset out.")
+    if source is not None:
+        data = values.setdefault("data", {})
+        name = data.get("name", source)
+        if source != name and (name_written or name != Config().data.name):
+            raise UserError(f"The data are {source} and, by data.name, {name}: name them once.")
+        data["name"] = source
+    begun = resume and run is not None and (run / "config.yaml").exists()
+    config = read_config(values, read_run_config(run) if begun else None)
+    return Namespace(run=run, resume=resume, preset=values.get("preset", "default"), config=config)

@@ -25,7 +25,8 @@ from karat.methods.karat.label_model import LabelModel, fit_label_model
 from karat.methods.karat.neighbours import smoothed
 from karat.methods.method import Finished, Judgement, Method, Phase, Task
 from karat.methods.shared.last_layer import Hidden, hidden
-from karat.methods.shared.mixup import mixed_with_others, sharpened
+from karat.methods.shared.mixup import mixed_with_others
+from karat.methods.shared.soft_labels import sharpened
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
 RATE = 2.0

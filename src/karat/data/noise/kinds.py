@@ -10,10 +10,11 @@ from karat.data.examples import Dataset, Examples
 from karat.data.images import Inputs
 from karat.data.noise.instance import corrupt_by_instance
 from karat.data.noise.label_files import load_labels
-from karat.data.noise.labels import NOISES, ClassMap, NoisyLabels, corrupt, make_transition
+from karat.data.noise.labels import NOISES, NoisyLabels, corrupt, make_transition
 from karat.data.noise.open_set import replace_images
 from karat.data.settings import DataSettings, NoiseSettings
 from karat.errors import UserError, choose
+from karat.noise_matrix import ClassMap
 
 Labeller = Callable[[Dataset], Tensor]  # returns a label for each train example, as semantic noise gives it
 

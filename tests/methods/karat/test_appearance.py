@@ -3,7 +3,10 @@
 import pytest
 import torch
 
-from karat.methods.karat.appearance import DIRECTIONS, LENGTH, learn_appearance, of_length
+from karat.methods.karat.appearance import learn_appearance, of_length
+from karat.methods.karat.constants import CONSTANTS
+
+LENGTH = CONSTANTS.appearance.length
 
 
 def described(inputs, mirrored=False):
@@ -33,7 +36,7 @@ def test_images_that_no_pixel_tells_apart(size, channels):
     images, labels = stripes(300, size, channels)
     assert separated(images.flatten(1), labels) < 1
     features = described(images)
-    assert features.shape[1] == DIRECTIONS
+    assert features.shape[1] == CONSTANTS.appearance.directions
     assert separated(features, labels) > 3
 
 

@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from karat.errors import UserError
-from karat.methods.karat.judge import noise_posterior
 from karat.methods.karat.method import Karat, KaratSettings, with_head
 from karat.methods.step import Progress
+from karat.noise_matrix import true_posterior
 
 SETTINGS = KaratSettings()
 FIRST_PASS = Progress(step=0, total_steps=9, steps_per_epoch=3)
@@ -45,7 +45,7 @@ def test_the_first_posteriors_come_before_the_network_has_learned_anything():
     method = Karat(shown(), SETTINGS)
     method.begin_epoch(FIRST_PASS, None, SETTINGS, torch.Generator())
     assert method.appearance_logits.shape == (COUNT, CLASSES)
-    expected = noise_posterior(method.probabilities, method.task.given_labels, method.transition)
+    expected = true_posterior(method.probabilities, method.task.given_labels, method.transition)
     torch.testing.assert_close(method.posterior, expected)
 
 
@@ -58,7 +58,7 @@ def test_later_ones_listen_to_both_judges():
 
 def test_a_fit_gives_posteriors_by_bayes_rule():
     method, _ = fitted()
-    expected = noise_posterior(method.probabilities, method.task.given_labels, method.transition)
+    expected = true_posterior(method.probabilities, method.task.given_labels, method.transition)
     torch.testing.assert_close(method.posterior, expected)
     torch.testing.assert_close(method.posterior.sum(dim=1), torch.ones(COUNT))
     wrong = 1 - method.posterior[torch.arange(COUNT), method.task.given_labels].mean().item()

@@ -130,8 +130,8 @@ def fit_transition(probabilities: Tensor, given_labels: Tensor, start: Tensor, p
     transition = start
     for _ in range(rounds):
         posterior = true_posterior(probabilities, given_labels, transition)
-        counts = torch.zeros_like(transition, dtype=posterior.dtype).index_add_(1, given_labels, posterior.T)
-        counts = counts.to(transition.dtype)
+        of_labels = posterior.new_zeros(transition.shape).index_add_(0, given_labels, posterior)
+        counts = of_labels.T.to(transition.dtype)
         counts = counts + prior(counts)
         transition = counts / counts.sum(dim=1, keepdim=True)
     return transition

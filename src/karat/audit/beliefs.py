@@ -65,7 +65,7 @@ def calibrate(probabilities: Tensor, given: Tensor, trusted: Tensor, trusted_lab
     most = min(FIT_EXAMPLES, max(1, FIT_ENTRIES // probabilities.shape[1]))
     step = max(1, -(-len(given) // most))  # every so many examples
     p, y = probabilities[::step].float(), given[::step]
-    transition = symmetric_transition(p.shape[1], 0.5).T  # rows are summed as they lie in memory
+    transition = symmetric_transition(p.shape[1], 0.5)
     best = -math.inf, 1.0, transition
     for sharpness in SHARPNESS.tolist():
         sharp = _to_the_power(p, sharpness)

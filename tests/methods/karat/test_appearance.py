@@ -11,7 +11,7 @@ LENGTH = CONSTANTS.appearance.length
 
 def described(inputs, mirrored=False):
     read = lambda rows: inputs[rows]  # noqa: E731
-    return of_length(learn_appearance(read, len(inputs), mirrored).features(read, len(inputs)))
+    return of_length(learn_appearance(read, len(inputs), torch.Generator(), mirrored).features(read, len(inputs)))
 
 
 def stripes(count, size, channels=1):
@@ -82,5 +82,6 @@ def test_the_random_state_of_torch_is_left_alone():
 
 def test_how_far_it_has_come_is_told():
     table, shares = torch.zeros(80, 3), []
-    learn_appearance(lambda rows: table[rows], 80).features(lambda rows: table[rows], 80, shares.append)
+    read = lambda rows: table[rows]  # noqa: E731
+    learn_appearance(read, 80, torch.Generator()).features(read, 80, shares.append)
     assert shares == [0.4, 0.8, 1.0]

@@ -38,13 +38,16 @@ class Appearance(NamedTuple):
 
 
 def learn_appearance(
-    read: Read, count: int, mirrored: bool = False, constants: AppearanceConstants = CONSTANTS.appearance
+    read: Read,
+    count: int,
+    generator: torch.Generator,
+    mirrored: bool = False,
+    constants: AppearanceConstants = CONSTANTS.appearance,
 ) -> Appearance:
     """Learn from `count` inputs, which `read` returns by their rows, how they differ.
 
     With `mirrored` an image and its mirror image look the same.
     """
-    generator = torch.Generator().manual_seed(0)
     rows = torch.randperm(count, generator=generator)[: constants.sample].sort().values
     sample = torch.cat([_shrunk(read(part).float(), constants.largest_side) for part in rows.split(constants.chunk)])
     describe = _patch_responses(sample, generator, constants) if sample.dim() == 4 else _standardised(sample.flatten(1))
@@ -52,7 +55,7 @@ def learn_appearance(
         describe = _mirrored(describe)
     described = torch.cat([describe(part) for part in sample.split(constants.chunk)]).cpu()
     mean = described.mean(dim=0)
-    directions = _principal_directions(described - mean, constants.directions)
+    directions = _principal_directions(described - mean, constants.directions, generator)
     return Appearance(describe, mean, directions, constants.chunk)
 
 
@@ -71,17 +74,19 @@ def _mirrored(describe: Describe) -> Describe:
     return lambda images: (describe(images) + describe(images.flip(3))) / 2
 
 
-def _principal_directions(centred: Tensor, count: int) -> Tensor:
+def _principal_directions(centred: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Return the directions in which the examples differ most, as columns.
 
-    >>> _principal_directions(torch.tensor([[1.0, 2.0], [-1.0, -2.0]]), 2)  # no more columns than wanted: all of them
+    >>> line = torch.tensor([[1.0, 2.0], [-1.0, -2.0]])
+    >>> _principal_directions(line, 2, torch.Generator())  # no more columns than wanted: all of them
     tensor([[1., 0.],
             [0., 1.]])
     """
     if centred.shape[1] <= count:
         return torch.eye(centred.shape[1])
+    seed = int(torch.randint(2**63 - 1, (), generator=generator))
     with torch.random.fork_rng(devices=[]):  # the decomposition draws from torch's own generator: not ours to move
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(seed)
         return torch.svd_lowrank(centred, q=min(count, len(centred)), niter=2)[2]
 
 

@@ -60,10 +60,12 @@ def fit_judge(
     evidence: Evidence,
     transition: Tensor,
     head: tuple[Tensor, Tensor] | None,
+    generator: torch.Generator,
     constants: Constants = CONSTANTS,
 ) -> Judge:
     """Fit heads, matrix and sharpness; `head` is W0 as (weight, bias), None where the features know no label.
 
+    The generator deals the folds: the same one in every fit of a run gives every fit the same folds.
     The search for T starts at `transition`; without a head, at what the trusted labels alone say from there. Fewer than
     five of a class may say it wrongly: then it starts at both.
     """
@@ -77,7 +79,7 @@ def fit_judge(
     noisy, trusted = (torch.cat([part, part.new_ones(len(part), 1)], dim=1) for part in (noisy, trusted))
     scaled, transition = evidence._replace(noisy=noisy, trusted=trusted), transition.to(noisy)
     strengths = torch.tensor(constants.judge.strengths if head else constants.judge.strengths_untrained).to(noisy)
-    folds = _deal(scaled, classes, len(strengths), constants.judge, unseen_trusted=head is None)
+    folds = _deal(scaled, classes, len(strengths), head is None, generator, constants.judge)
     if head is None:
         heads = [_trusted_head(scaled, classes, folds.of_trusted != fold) for fold in range(folds.parts)]
         prior = torch.stack(heads, dim=1)
@@ -94,10 +96,17 @@ def fit_judge(
     return found._replace(weight=weight, bias=found.weight[:, -1] - weight @ mean)
 
 
-def _deal(evidence: Evidence, classes: int, strengths: int, constants: JudgeConstants, unseen_trusted: bool) -> _Folds:
+def _deal(
+    evidence: Evidence,
+    classes: int,
+    strengths: int,
+    unseen_trusted: bool,
+    generator: torch.Generator,
+    constants: JudgeConstants,
+) -> _Folds:
     """Deal the noisy examples into folds, and the trusted ones, class by class, where each class has enough of them."""
     labels, device, parts = evidence.trusted_labels, evidence.noisy.device, constants.folds
-    shuffled = torch.randperm(len(evidence.noisy), generator=torch.Generator().manual_seed(0)).to(device)
+    shuffled = torch.randperm(len(evidence.noisy), generator=generator).to(device)
     used = shuffled[: max(parts * classes, constants.most_numbers // (parts * strengths * classes))]
     of_trusted = torch.full_like(labels, parts)
     if unseen_trusted and labels.bincount(minlength=classes).min() >= parts:

@@ -58,11 +58,12 @@ class KaratSettings:
 class Karat(Method):
     """Alternate between a label model on all labels and a network that learns its posteriors."""
 
-    remembers = ("appearance_logits", "transition", "probabilities", "posterior", "noise_rate")
+    remembers = ("seed", "appearance_logits", "transition", "probabilities", "posterior", "noise_rate")
 
     def __init__(self, task: Task, settings: KaratSettings, constants: Constants = CONSTANTS) -> None:
         super().__init__(task, settings)
         self.constants = constants
+        self.seed = 0  # of all fits: drawn before the first pass
         self.transition = first_transition(task.classes, constants)
         self.probabilities = torch.full((len(task), task.classes), 1 / task.classes)
         self.posterior = self.probabilities.clone()
@@ -80,6 +81,7 @@ class Karat(Method):
         if not refit_due(progress, settings):
             return
         if progress.epoch == 0:
+            self.seed = int(torch.randint(2**63 - 1, (), generator=generator))
             found = self._by_appearance()
         else:
             found, _ = self._by_both(self.task.averaged() if self.task.averaged else learner.network.module)
@@ -120,19 +122,24 @@ class Karat(Method):
         finished = with_head(model, self.task.trusted_inputs(torch.arange(1)), judge.weight, judge.bias)
         return Finished(finished, Judgement(found.probabilities, found.transition))
 
+    def _generator(self) -> torch.Generator:
+        """Return the run's generator of fits: all deal the same folds, and those of another run deal others."""
+        return torch.Generator().manual_seed(self.seed)
+
     def _by_appearance(self) -> LabelModel:
         """Fit the label model to what the inputs look like; remember that for all later fits."""
         task, constants = self.task, self.constants
-        appearance = learn_appearance(task.noisy_inputs, len(task), task.mirrored, constants.appearance)
+        generator = self._generator()
+        appearance = learn_appearance(task.noisy_inputs, len(task), generator, task.mirrored, constants.appearance)
         noisy = appearance.features(task.noisy_inputs, len(task), partial(task.tell, "looking at the inputs"))
         trusted = appearance.features(task.trusted_inputs, len(task.trusted_labels))
         judges: list[Judge] = []
-        for version in smoothed(torch.cat([noisy, trusted]), constants.neighbours):
+        for version in smoothed(torch.cat([noisy, trusted]), generator, constants.neighbours):
             task.tell("judging their labels", len(judges) / len(constants.neighbours.amounts))
             version = of_length(version, constants.appearance.length)
             seen, seen_trusted = version.split([len(noisy), len(trusted)])
             evidence = Evidence(seen, task.given_labels, seen_trusted, task.trusted_labels)
-            judges.append(fit_judge(evidence, self.transition, None, constants))
+            judges.append(fit_judge(evidence, self.transition, None, self._generator(), constants))
         found = fit_label_model(judges, task.given_labels, task.trusted_labels, constants)
         self.appearance_logits = found.logits
         task.tell("judging their labels", 1.0)
@@ -144,7 +151,7 @@ class Karat(Method):
         noisy, head = _features(model, task.noisy_inputs, torch.arange(len(task)))
         trusted, _ = _features(model, task.trusted_inputs, torch.arange(len(task.trusted_labels)))
         evidence = Evidence(noisy, task.given_labels, trusted, task.trusted_labels)
-        judge = fit_judge(evidence, self.transition, head, self.constants)
+        judge = fit_judge(evidence, self.transition, head, self._generator(), self.constants)
         judges = [judge, judge._replace(logits=self.appearance_logits)]
         return fit_label_model(judges, task.given_labels, task.trusted_labels, self.constants), judge
 

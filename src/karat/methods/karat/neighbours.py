@@ -31,9 +31,11 @@ class _Neighbours(NamedTuple):
         return F.embedding_bag(self.places, features, per_sample_weights=self.weights, mode="sum")
 
 
-def smoothed(features: Tensor, constants: NeighbourConstants = CONSTANTS.neighbours) -> Iterator[Tensor]:
+def smoothed(
+    features: Tensor, generator: torch.Generator, constants: NeighbourConstants = CONSTANTS.neighbours
+) -> Iterator[Tensor]:
     """Yield the features smoothed by each amount a, from 0 to below 1."""
-    order = torch.randperm(len(features), generator=torch.Generator().manual_seed(0)).to(features.device)
+    order = torch.randperm(len(features), generator=generator).to(features.device)
     inside, outside = order[: constants.most_inside], order[constants.most_inside :]
     start, start_outside = features[inside], features[outside]
     neighbours, of_outside = _nearest(start, None, constants), _nearest(start_outside, start, constants)

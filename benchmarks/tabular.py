@@ -29,7 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from karat import KaratClassifier
-from karat.data.noise.labels import symmetric_transition, uniform_transition
+from karat.noise_matrix import symmetric_transition, uniform_transition
 from timing import machine
 
 TRUSTED_PER_CLASS = 10

@@ -13,7 +13,7 @@ MAY_IMPORT = {
     "files": {"errors"},
     "progress_bar": set(),
     "algorithm": SMALL,
-    "noise_matrix": SMALL,
+    "noise_matrix": {"errors"},
     "models": SMALL,
     "data": SMALL | {"noise_matrix"},
     "audit": SMALL | {"noise_matrix"},

@@ -5,21 +5,22 @@ import torch
 from records import made_up, next_class, uniform
 from sklearn.metrics import roc_auc_score
 
-from karat.audit.beliefs import LabelModel, beliefs, fit_label_model, fit_transition, posterior
+from karat.audit.beliefs import Calibration, beliefs, calibrate, pull
+from karat.noise_matrix import fit_transition
 
 
 def fitted(record):
     trusted = record.trusted_ledger.probabilities
-    model = fit_label_model(record.ledger.probabilities, record.noisy.labels, trusted, record.trusted.labels)
-    return model, beliefs(model, record.ledger.probabilities, record.noisy.labels)
+    calibration = calibrate(record.ledger.probabilities, record.noisy.labels, trusted, record.trusted.labels)
+    return calibration, beliefs(calibration, record.ledger.probabilities, record.noisy.labels)
 
 
 def test_the_posterior_is_bayes_rule():
     """p = (0.6, 0.4) and P(given 1 | true 0) = 0.1, P(given 1 | true 1) = 0.8: 0.06 against 0.32."""
-    model = LabelModel(1.0, torch.tensor([[0.9, 0.1], [0.2, 0.8]], dtype=torch.float64))
-    found = posterior(model, torch.tensor([[0.6, 0.4]]), torch.tensor([1]))
+    calibration = Calibration(1.0, torch.tensor([[0.9, 0.1], [0.2, 0.8]], dtype=torch.float64))
+    found = calibration.posterior(torch.tensor([[0.6, 0.4]]), torch.tensor([1]))
     torch.testing.assert_close(found, torch.tensor([[0.06, 0.32]], dtype=torch.float64) / 0.38)
-    believed = beliefs(model, torch.tensor([[0.6, 0.4]]), torch.tensor([1]))
+    believed = beliefs(calibration, torch.tensor([[0.6, 0.4]]), torch.tensor([1]))
     assert believed.predicted.item() == 0  # without a look at the label
     assert believed.other.item() == 0
     torch.testing.assert_close(believed.quality.item(), 0.32 / 0.38)
@@ -33,7 +34,7 @@ def test_certain_predictions_give_the_counted_transition():
     """
     true = torch.tensor([0] * 60 + [1] * 40)
     given = torch.tensor([0] * 45 + [1] * 55)
-    transition, _ = fit_transition(torch.eye(2, dtype=torch.float64)[true], given, uniform(2, 1.0))
+    transition = fit_transition(torch.eye(2, dtype=torch.float64)[true], given, uniform(2, 1.0), pull, rounds=30)
     torch.testing.assert_close(
         transition, torch.tensor([[0.75, 0.25], [0, 1]], dtype=torch.float64), atol=1 / 40, rtol=0
     )
@@ -50,9 +51,9 @@ def test_noise_and_wrong_labels_are_found(noise):
     recall .97, also with 64% wrong labels; nobody can do better who knows no more.
     """
     record, true = made_up(noise)
-    model, believed = fitted(record)
+    calibration, believed = fitted(record)
     wrong = record.noisy.labels != true
-    torch.testing.assert_close(model.transition, torch.as_tensor(noise), atol=0.05, rtol=0)
+    torch.testing.assert_close(calibration.transition, torch.as_tensor(noise), atol=0.05, rtol=0)
     issue = believed.quality < 0.5
     rate = wrong.double().mean().item()
     assert wrong[issue].double().mean() > 0.97 * rate / (0.97 * rate + 0.03 * (1 - rate)) - 0.03
@@ -74,17 +75,17 @@ def test_what_is_known_by_heart_is_still_ranked():
     surety = torch.linspace(0.6, 0.99, 50)
     p = torch.stack([surety, 1 - surety], dim=1)
     given = torch.zeros(50, dtype=torch.int64)
-    model = fit_label_model(p, given, p[:2], given[:2])
-    quality = beliefs(model, p, given).quality
+    calibration = calibrate(p, given, p[:2], given[:2])
+    quality = beliefs(calibration, p, given).quality
     assert (quality.diff() >= 0).all()
     assert (quality.diff()[:25] > 0).all()
 
 
 def test_large_predictions_are_read_piece_by_piece(monkeypatch):
     record, _ = made_up(uniform(4, 0.4), examples=101)
-    model, whole = fitted(record)
+    calibration, whole = fitted(record)
     monkeypatch.setattr("karat.audit.beliefs._CHUNK_ENTRIES", 40)
-    pieces = beliefs(model, record.ledger.probabilities, record.noisy.labels)
+    pieces = beliefs(calibration, record.ledger.probabilities, record.noisy.labels)
     for name in ("quality", "other", "confidence", "predicted"):
         assert torch.equal(getattr(pieces, name), getattr(whole, name))
 

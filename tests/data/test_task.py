@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from karat.data.noise.label_files import load_labels
-from karat.data.noise.labels import NoisyLabels, symmetric_transition
+from karat.data.noise.labels import NoisyLabels
 from karat.data.noise.summary import noise_summary, write_noise
 from karat.data.settings import DataSettings, NoiseSettings
 from karat.data.task import prepare_task
 from karat.errors import UserError
+from karat.noise_matrix import symmetric_transition
 
 NOISE = NoiseSettings("symmetric", rate=0.4)
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from karat.noise_matrix import fit_transition, label_likelihood, symmetric_transition, true_posterior
+
 SHARPNESS = torch.logspace(1.1, -0.3, 15, dtype=torch.float64)  # from 12.6, where the fit is easy, to 0.5
 FIT_ENTRIES = 1_000_000  # examples · classes that the fit looks at: more make it slower, not better
 FIT_EXAMPLES = 20_000
@@ -24,16 +26,20 @@ _LOWEST = 1e-6  # a probability: float16 has nothing below, and one wild example
 
 
 @dataclass(frozen=True, eq=False)
-class LabelModel:
-    """The sharpness of the predictions and the noise `transition[true, given]`."""
+class Calibration:
+    """What makes predictions honest: their sharpness s, and the noise `transition[true, given]`."""
 
     sharpness: float
     transition: Tensor
 
+    def posterior(self, probabilities: Tensor, given: Tensor) -> Tensor:
+        """Return how likely each class is to be the true one, from prediction and given label."""
+        return true_posterior(_to_the_power(probabilities.double(), self.sharpness), given, self.transition)
+
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """What the model believes about each example.
+    """What to believe about each example.
 
     `quality`: how likely the given label is right. `other`: the likeliest other class, `confidence`: how likely that
     one is. `predicted`: the class that the network predicts, without a look at the given label.
@@ -45,84 +51,69 @@ class Beliefs:
     predicted: Tensor
 
 
-def fit_label_model(probabilities: Tensor, given: Tensor, trusted: Tensor, trusted_labels: Tensor) -> LabelModel:
+def calibrate(probabilities: Tensor, given: Tensor, trusted: Tensor, trusted_labels: Tensor) -> Calibration:
     """Choose the sharpness by the likelihood of trusted and given labels, each with half a say, and the noise with it.
 
     The trusted labels alone would call a network right that only learned them by heart.
 
     >>> p = torch.tensor([[0.9, 0.1], [0.1, 0.9]]).repeat(50, 1)
     >>> given = torch.tensor([0, 1] * 40 + [1, 0] * 10)  # 20% are wrong
-    >>> model = fit_label_model(p, given, p[:20], torch.tensor([0, 1] * 10))
-    >>> round(1 - model.transition.diagonal().mean().item(), 2)
+    >>> found = calibrate(p, given, p[:20], torch.tensor([0, 1] * 10))
+    >>> round(1 - found.transition.diagonal().mean().item(), 2)
     0.2
     """
     most = min(FIT_EXAMPLES, max(1, FIT_ENTRIES // probabilities.shape[1]))
     step = max(1, -(-len(given) // most))  # every so many examples
     p, y = probabilities[::step].float(), given[::step]
-    best = -math.inf, 1.0, _even(0.5, p.shape[1])
-    transition = best[2]
+    transition = symmetric_transition(p.shape[1], 0.5)
+    best = -math.inf, 1.0, transition
     for sharpness in SHARPNESS.tolist():
-        transition, fit = fit_transition(sharpened(p, sharpness), y, transition, iterations=8)
+        sharp = _to_the_power(p, sharpness)
+        transition = fit_transition(sharp, y, transition, pull, rounds=8)
+        fit = label_likelihood(sharp, y, transition).log().mean().item()
         if len(trusted_labels):
-            right = sharpened(trusted.float(), sharpness).gather(1, trusted_labels[:, None])
+            right = _to_the_power(trusted.float(), sharpness).gather(1, trusted_labels[:, None])
             fit += right.clamp(min=_LOWEST).log().mean().item()
         best = max(best, (fit, sharpness, transition), key=lambda one: one[0])
     _, sharpness, transition = best
-    return LabelModel(sharpness, fit_transition(sharpened(p, sharpness), y, transition)[0])
+    return Calibration(sharpness, fit_transition(_to_the_power(p, sharpness), y, transition, pull, rounds=30))
 
 
-def fit_transition(probabilities: Tensor, given: Tensor, start: Tensor, iterations: int = 30) -> tuple[Tensor, float]:
-    """Return the transition under which the given labels are likeliest, and their mean log-likelihood.
+def pull(counts: Tensor) -> Tensor:
+    """Pull each row, with the weight of one example, to the mean share of right labels, the wrong ones spread evenly.
 
-    Each row is pulled, with the weight of one example, to the mean share of right labels with the wrong ones spread
-    evenly, so that a class with few examples has a row, too.
+    So a class with few examples has a row, too.
+
+    >>> pull(torch.tensor([[3.0, 1.0], [0.0, 0.0]])).tolist()
+    [[0.75, 0.25], [0.25, 0.75]]
     """
-    transition, likelihood, classes = start, 0.0, probabilities.shape[1]
-    for _ in range(iterations):
-        joint = probabilities * transition.T.to(probabilities.dtype)[given]
-        total = joint.sum(dim=1, keepdim=True).clamp(min=1e-12)
-        likelihood = total.log().mean().item()
-        counts = torch.zeros(classes, classes, dtype=joint.dtype).index_add_(0, given, joint.div_(total)).T.double()
-        pulled = counts + _even(min((counts.trace() / counts.sum()).item(), MOST_RIGHT), classes)
-        transition = pulled / pulled.sum(dim=1, keepdim=True)
-    return transition, likelihood
+    right = min((counts.trace() / counts.sum()).item(), MOST_RIGHT)
+    return torch.full_like(counts, (1 - right) / (len(counts) - 1)).fill_diagonal_(right)
 
 
-def beliefs(model: LabelModel, probabilities: Tensor, given: Tensor) -> Beliefs:
-    """Return what the model believes, read piece by piece: the predictions may be mapped to a file."""
-    parts = [_beliefs(model, p, y) for p, y in _chunks(probabilities, given)]
+def beliefs(calibration: Calibration, probabilities: Tensor, given: Tensor) -> Beliefs:
+    """Return what to believe, read piece by piece: the predictions may be mapped to a file."""
+    parts = [_beliefs(calibration, p, y) for p, y in _chunks(probabilities, given)]
     columns = zip(*parts, strict=True) if parts else ([torch.zeros(0)], [given], [torch.zeros(0)], [given])
     return Beliefs(*(torch.cat(list(column)) for column in columns))
 
 
-def posterior(model: LabelModel, probabilities: Tensor, given: Tensor) -> Tensor:
-    """Return how likely each class is to be the true one, from prediction and given label."""
-    joint = sharpened(probabilities.double(), model.sharpness) * model.transition[:, given].T
-    return joint / joint.sum(dim=1, keepdim=True).clamp(min=1e-12)
-
-
-def sharpened(probabilities: Tensor, sharpness: float) -> Tensor:
-    """Return p^s, scaled to sum 1.
-
-    >>> sharpened(torch.tensor([[0.75, 0.25]]), 2.0)
-    tensor([[0.9000, 0.1000]])
-    """
-    return (probabilities.clamp(min=_LOWEST).log() * sharpness).softmax(dim=1)
-
-
-def _beliefs(model: LabelModel, probabilities: Tensor, given: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    believed = posterior(model, probabilities, given)
+def _beliefs(calibration: Calibration, probabilities: Tensor, given: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    believed = calibration.posterior(probabilities, given)
     quality = believed.gather(1, given[:, None]).squeeze(1)
     confidence, other = believed.scatter(1, given[:, None], -1.0).max(dim=1)
     return quality, other, confidence, probabilities.argmax(dim=1)
 
 
+def _to_the_power(probabilities: Tensor, sharpness: float) -> Tensor:
+    """Return p^s, scaled to sum 1: by its logarithm, because the least of 12.6 is below all numbers of 32 bits.
+
+    >>> _to_the_power(torch.tensor([[0.75, 0.25]]), 2.0)
+    tensor([[0.9000, 0.1000]])
+    """
+    return (probabilities.clamp(min=_LOWEST).log() * sharpness).softmax(dim=1)
+
+
 def _chunks(probabilities: Tensor, given: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     rows = max(1, _CHUNK_ENTRIES // max(1, probabilities.shape[1]))
     yield from zip(probabilities.split(rows), given.split(rows), strict=True)
-
-
-def _even(right: float, classes: int) -> Tensor:
-    """Return a transition with this share of right labels, the wrong ones spread evenly."""
-    identity = torch.eye(classes, dtype=torch.float64)
-    return right * identity + (1 - right) / max(1, classes - 1) * (1 - identity)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from karat.audit.beliefs import Beliefs, LabelModel
+from karat.audit.beliefs import Beliefs, Calibration
 from karat.audit.record import AuditRecord
 from karat.files.json_files import write_json
 
@@ -38,7 +38,7 @@ class NoiseEstimate:
     warnings: tuple[str, ...] = ()
 
 
-def estimate_noise(record: AuditRecord, model: LabelModel, believed: Beliefs) -> NoiseEstimate:
+def estimate_noise(record: AuditRecord, calibration: Calibration, believed: Beliefs) -> NoiseEstimate:
     """Return the mean probability of a wrong label, with the interval of `bounds`."""
     given = record.noisy.labels
     if not len(given):
@@ -64,7 +64,7 @@ def estimate_noise(record: AuditRecord, model: LabelModel, believed: Beliefs) ->
         high=high,
         level=LEVEL,
         examples=len(given),
-        transition=model.transition.tolist(),
+        transition=calibration.transition.tolist(),
         classes=list(record.classes),
         per_class=_per_class(record, believed),
         calibrated_on={"count": verified["count"], "accuracy": verified["accuracy"], "set": verified["set"]},

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from karat.audit.beliefs import Beliefs, LabelModel, beliefs, fit_label_model
+from karat.audit.beliefs import Beliefs, Calibration, beliefs, calibrate
 from karat.audit.estimate import NoiseEstimate, estimate_noise, save_estimate
 from karat.audit.record import AuditRecord, load_record
 from karat.audit.suggest import suggestions
@@ -21,35 +21,36 @@ from karat.files.safe_csv import write_safe_csv
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What the ledger says: the fitted model, what it believes, and the tables and the estimate made from that."""
+    """What the ledger says: how to read predictions, what to believe, and the tables and the estimate from that."""
 
-    model: LabelModel
+    calibration: Calibration
     beliefs: Beliefs
     issues: pd.DataFrame
     cleaned: pd.DataFrame
     estimate: NoiseEstimate
 
 
-def believe(record: AuditRecord) -> tuple[LabelModel, Beliefs]:
-    """Fit the model of the labels to a record; return it and what it believes about each noisy example.
+def believe(record: AuditRecord) -> tuple[Calibration, Beliefs]:
+    """Calibrate the predictions of a record; return that and what to believe about each noisy example.
 
     Where the method brings its own, nothing is fitted.
     """
     probabilities, given = record.ledger.probabilities, record.noisy.labels
     if record.transition is not None:
-        model = LabelModel(1.0, record.transition.double())
+        calibration = Calibration(1.0, record.transition.double())
     else:
-        model = fit_label_model(probabilities, given, record.trusted_ledger.probabilities, record.trusted.labels)
-    return model, beliefs(model, probabilities, given)
+        trusted = record.trusted_ledger.probabilities
+        calibration = calibrate(probabilities, given, trusted, record.trusted.labels)
+    return calibration, beliefs(calibration, probabilities, given)
 
 
 def audit(record: AuditRecord, metrics: Sequence[Mapping[str, Any]] = ()) -> Audit:
-    """Fit the model of the labels to a record and read everything off it; the metrics are for the warnings."""
-    model, believed = believe(record)
-    estimate = estimate_noise(record, model, believed)
+    """Calibrate the predictions of a record and read everything off them; the metrics are for the warnings."""
+    calibration, believed = believe(record)
+    estimate = estimate_noise(record, calibration, believed)
     warnings = tuple(warnings_of(record, believed, estimate, metrics))
     return Audit(
-        model,
+        calibration,
         believed,
         label_issues(record, believed),
         cleaned_labels(record, believed),

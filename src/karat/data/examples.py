@@ -10,10 +10,11 @@ from torch import Tensor
 
 from karat.data.arrays import is_signed, mean_and_scale, scale_inputs
 from karat.data.images import ImageFiles, Inputs, take
-from karat.data.noise.labels import ClassMap, check_labels
+from karat.data.noise.labels import check_labels
 from karat.data.readers import Array
 from karat.data.schema import Column, Schema
 from karat.errors import UserError
+from karat.noise_matrix import ClassMap
 
 InputsT = TypeVar("InputsT", bound=Inputs)
 

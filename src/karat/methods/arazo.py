@@ -11,7 +11,9 @@ from karat.algorithm.targets import cross_entropy, one_hot
 from karat.errors import UserError
 from karat.methods.method import Method, Task, logits_at
 from karat.methods.shared.beta_mixture import fit_beta_mixture, upper_posterior
-from karat.methods.shared.mixup import mixed_with_others, uniform_prior_penalty, warming_up
+from karat.methods.shared.mixup import mixed_with_others
+from karat.methods.shared.soft_labels import uniform_prior_penalty
+from karat.methods.shared.warm_up import warming_up
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
 

@@ -11,7 +11,7 @@ from karat.errors import UserError
 from karat.methods.method import Method, Task, logits_at
 from karat.methods.shared.agreement import noise_rate_from_accuracy
 from karat.methods.shared.ensemble import Ensemble, log_mean_prediction
-from karat.methods.shared.mixup import ramp, warming_up
+from karat.methods.shared.warm_up import ramp, warming_up
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
 

@@ -12,14 +12,9 @@ from karat.errors import UserError
 from karat.methods.method import Method, Task, logits_at
 from karat.methods.shared.ensemble import Ensemble, log_mean_prediction
 from karat.methods.shared.gaussian_mixture import clean_probability
-from karat.methods.shared.mixup import (
-    labelled_and_guessed_losses,
-    mixed_with_others,
-    ramp,
-    sharpened,
-    uniform_prior_penalty,
-    warming_up,
-)
+from karat.methods.shared.mixup import mixed_with_others
+from karat.methods.shared.soft_labels import labelled_and_guessed_losses, sharpened, uniform_prior_penalty
+from karat.methods.shared.warm_up import ramp, warming_up
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
 VIEWS = 2

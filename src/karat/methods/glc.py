@@ -9,9 +9,9 @@ from torch import Tensor
 
 from karat.errors import UserError
 from karat.methods.method import Method, Phase, Task, logits_at
-from karat.methods.shared.transition import corrected_cross_entropy, trusted_transition
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
+from karat.noise_matrix import corrected_cross_entropy, trusted_transition
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from karat.methods.co_teaching import co_teach
 from karat.methods.method import Method, Phase, Task, logits_at
 from karat.methods.shared.agreement import noise_among_selected, noise_rate_from_agreement, removed_per_selected
 from karat.methods.shared.ensemble import Ensemble
-from karat.methods.shared.mixup import ramp
+from karat.methods.shared.warm_up import ramp
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
 

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from karat.errors import UserError
 from karat.methods.method import Method, Phase, Task, logits_at
-from karat.methods.shared.transition import anchor_transition, corrected_cross_entropy
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
+from karat.noise_matrix import anchor_transition, corrected_cross_entropy
 
 
 @dataclass(frozen=True)

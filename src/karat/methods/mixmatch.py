@@ -7,7 +7,9 @@ import torch
 from karat.algorithm.targets import one_hot
 from karat.errors import UserError
 from karat.methods.shared.ensemble import log_mean_prediction
-from karat.methods.shared.mixup import labelled_and_guessed_losses, mixed_with_others, ramp, sharpened
+from karat.methods.shared.mixup import mixed_with_others
+from karat.methods.shared.soft_labels import labelled_and_guessed_losses, sharpened
+from karat.methods.shared.warm_up import ramp
 from karat.methods.step import Batch, Learner, StepResult
 
 

@@ -10,7 +10,7 @@ from karat.algorithm.losses import mixed_losses
 from karat.algorithm.pseudo_labels import kl_consistency, pseudo_labels
 from karat.algorithm.targets import one_hot
 from karat.errors import UserError
-from karat.methods.shared.mixup import ramp
+from karat.methods.shared.warm_up import ramp
 from karat.methods.step import Batch, Learner, StepResult
 
 RAMP = 0.4  # share of the run, as in `mixmatch`

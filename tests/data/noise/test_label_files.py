@@ -5,8 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from karat.data.noise.label_files import load_labels, save_labels
-from karat.data.noise.labels import NoisyLabels, corrupt, uniform_transition
+from karat.data.noise.labels import NoisyLabels, corrupt
 from karat.errors import UserError
+from karat.noise_matrix import uniform_transition
 
 ENDINGS = [".npz", ".csv"]
 

@@ -5,16 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from karat.data.noise.labels import (
-    CIFAR10_CLASS_MAP,
-    NoisyLabels,
-    asymmetric_transition,
-    check_transition,
-    corrupt,
-    symmetric_transition,
-    uniform_transition,
-)
+from karat.data.noise.labels import CIFAR10_CLASS_MAP, NoisyLabels, corrupt
 from karat.errors import UserError
+from karat.noise_matrix import asymmetric_transition, symmetric_transition, uniform_transition
 
 BUILD = [uniform_transition, symmetric_transition, asymmetric_transition]
 classes_ = st.integers(2, 6)
@@ -43,23 +36,6 @@ def test_corrupt_realises_the_transition(build, classes, rate, seed):
     allowed = tolerance(draws, comparisons=50 * classes**2)
     assert (noisy.realised_transition - transition).abs().max() <= allowed
     assert not noisy.realised_transition[transition == 0].any()  # what cannot happen never does
-
-
-@given(build=st.sampled_from(BUILD), classes=classes_, rate=rates)
-def test_transitions_are_valid(build, classes, rate):
-    transition = build(classes, rate)
-    assert transition.dtype == torch.float64
-    check_transition(transition, classes)
-
-
-@given(classes=classes_, rate=rates)
-def test_wrong_share_per_noise(classes, rate):
-    """Uniform: a redrawn label hits the true class once in `classes`, so rate·(1 − 1/classes) are wrong."""
-    wrong = 1 - uniform_transition(classes, rate).diagonal()
-    torch.testing.assert_close(wrong, torch.full_like(wrong, rate * (1 - 1 / classes)))
-    for transition in (symmetric_transition(classes, rate), asymmetric_transition(classes, rate)):
-        wrong = 1 - transition.diagonal()
-        torch.testing.assert_close(wrong, torch.full_like(wrong, rate))
 
 
 def test_uniform_80_percent_on_10_classes_is_72_percent_wrong():
@@ -103,39 +79,6 @@ def test_without_true_labels_nothing_is_realised():
     noisy = NoisyLabels(torch.tensor([0, 1]), None, classes=2, transition=None)
     assert noisy.rate is None
     assert noisy.realised_transition is None
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, math.inf])
-@pytest.mark.parametrize("build", [uniform_transition, symmetric_transition, asymmetric_transition])
-def test_rate_outside_0_to_1(build, rate):
-    with pytest.raises(UserError, match=r"The noise rate is .*: give a share from 0 to 1, such as 0\.8 for 80%\."):
-        build(10, rate)
-
-
-def test_one_class_cannot_be_confused():
-    with pytest.raises(UserError, match="at least 2 classes to confuse, and there are 1: add classes"):
-        symmetric_transition(1, 0.5)
-
-
-@pytest.mark.parametrize("class_map", [{0: 3}, {3: 0}, {-1: 0}, {0: -1}, {1: 1}])
-def test_class_map_outside_the_classes(class_map):
-    with pytest.raises(UserError, match="not two of the 3 classes: map a number from 0 to 2 to another one"):
-        asymmetric_transition(3, 0.5, class_map)
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([[1.0, 0.0]], r"shape \(1, 2\): 2 classes need 2 rows \(true\) of 2 numbers \(given\)"),
-        ([1.0, 0.0], r"shape \(2,\): 2 classes"),
-        ([[1.5, -0.5], [0.0, 1.0]], "negative entry -0.5: give every entry a probability"),
-        ([[1.0, 0.0], [0.5, 0.4]], "Row 1 of the transition matrix sums to 0.9: divide each row by its sum"),
-        ([[math.nan, 1.0], [0.0, 1.0]], "NaN or infinite: give every entry a probability"),
-    ],
-)
-def test_unusable_matrix(rows, message):
-    with pytest.raises(UserError, match=message):
-        check_transition(torch.tensor(rows), 2)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 import pytest
 import torch
 
-from karat.methods.karat.appearance import DIRECTIONS, LENGTH, learn_appearance, of_length
+from karat.methods.karat.appearance import learn_appearance, of_length
+from karat.methods.karat.constants import CONSTANTS
+
+LENGTH = CONSTANTS.appearance.length
 
 
 def described(inputs, mirrored=False):
     read = lambda rows: inputs[rows]  # noqa: E731
-    return of_length(learn_appearance(read, len(inputs), mirrored).features(read, len(inputs)))
+    return of_length(learn_appearance(read, len(inputs), torch.Generator(), mirrored).features(read, len(inputs)))
 
 
 def stripes(count, size, channels=1):
@@ -33,7 +36,7 @@ def test_images_that_no_pixel_tells_apart(size, channels):
     images, labels = stripes(300, size, channels)
     assert separated(images.flatten(1), labels) < 1
     features = described(images)
-    assert features.shape[1] == DIRECTIONS
+    assert features.shape[1] == CONSTANTS.appearance.directions
     assert separated(features, labels) > 3
 
 
@@ -79,5 +82,6 @@ def test_the_random_state_of_torch_is_left_alone():
 
 def test_how_far_it_has_come_is_told():
     table, shares = torch.zeros(80, 3), []
-    learn_appearance(lambda rows: table[rows], 80).features(lambda rows: table[rows], 80, shares.append)
+    read = lambda rows: table[rows]  # noqa: E731
+    learn_appearance(read, 80, torch.Generator()).features(read, 80, shares.append)
     assert shares == [0.4, 0.8, 1.0]

@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from karat.errors import UserError
-from karat.methods.karat.judge import noise_posterior
+from karat.methods.karat import judge
 from karat.methods.karat.method import Karat, KaratSettings, with_head
 from karat.methods.step import Progress
+from karat.noise_matrix import true_posterior
 
 SETTINGS = KaratSettings()
 FIRST_PASS = Progress(step=0, total_steps=9, steps_per_epoch=3)
@@ -45,7 +46,7 @@ def test_the_first_posteriors_come_before_the_network_has_learned_anything():
     method = Karat(shown(), SETTINGS)
     method.begin_epoch(FIRST_PASS, None, SETTINGS, torch.Generator())
     assert method.appearance_logits.shape == (COUNT, CLASSES)
-    expected = noise_posterior(method.probabilities, method.task.given_labels, method.transition)
+    expected = true_posterior(method.probabilities, method.task.given_labels, method.transition)
     torch.testing.assert_close(method.posterior, expected)
 
 
@@ -58,7 +59,7 @@ def test_later_ones_listen_to_both_judges():
 
 def test_a_fit_gives_posteriors_by_bayes_rule():
     method, _ = fitted()
-    expected = noise_posterior(method.probabilities, method.task.given_labels, method.transition)
+    expected = true_posterior(method.probabilities, method.task.given_labels, method.transition)
     torch.testing.assert_close(method.posterior, expected)
     torch.testing.assert_close(method.posterior.sum(dim=1), torch.ones(COUNT))
     wrong = 1 - method.posterior[torch.arange(COUNT), method.task.given_labels].mean().item()
@@ -91,6 +92,36 @@ def test_the_fit_survives_a_checkpoint():
     resumed.load_state_dict(method.state_dict())
     for name in Karat.remembers:
         assert torch.equal(torch.as_tensor(getattr(method, name)), torch.as_tensor(getattr(resumed, name)))
+
+
+def test_a_run_keeps_its_deal_also_when_resumed_and_another_seed_deals_anew(monkeypatch):
+    """Every fit of a run judges the same rows together: two by appearance, then one of the network's features a fit."""
+    dealt, deal = [], judge._deal
+    monkeypatch.setattr(judge, "_deal", lambda *arguments: dealt.append(deal(*arguments)) or dealt[-1])
+    orders = {}
+    for seed in (1, 2):
+        module, generator = network(), torch.Generator().manual_seed(seed)
+        method = Karat(shown(), SETTINGS)
+        method.begin_epoch(FIRST_PASS, learner(module), SETTINGS, generator)
+        resumed = Karat(shown(), SETTINGS)
+        resumed.load_state_dict(method.state_dict())
+        for one in (method, resumed):
+            one.begin_epoch(SECOND_PASS, learner(module), SETTINGS, torch.Generator())
+        assert torch.equal(method.posterior, resumed.posterior)
+        orders[seed] = [folds.used for folds in dealt]
+        dealt.clear()
+        assert len(orders[seed]) == 4
+        assert all(torch.equal(order, orders[seed][0]) for order in orders[seed])
+    assert not torch.equal(orders[1][0], orders[2][0])
+
+
+def test_one_number_is_drawn_from_the_runs_generator_before_the_first_pass():
+    drawn, expected = (torch.Generator().manual_seed(7) for _ in range(2))
+    method = Karat(shown(), SETTINGS)
+    method.begin_epoch(FIRST_PASS, learner(network()), SETTINGS, drawn)
+    assert method.seed == int(torch.randint(2**63 - 1, (), generator=expected))
+    method.begin_epoch(SECOND_PASS, learner(network()), SETTINGS, drawn)
+    assert torch.equal(drawn.get_state(), expected.get_state())
 
 
 def test_the_last_layer_becomes_the_label_models_head():

@@ -3,8 +3,12 @@
 import pytest
 import torch
 
-from karat.methods.karat import neighbours
-from karat.methods.karat.neighbours import smoothed
+from karat.methods.karat.constants import NeighbourConstants
+from karat.methods.karat.neighbours import _nearest, smoothed
+
+
+def smoothed_by(amount, points, **constants):
+    return next(smoothed(points, torch.Generator(), NeighbourConstants(amounts=(amount,), **constants)))
 
 
 def moons(count):
@@ -18,20 +22,18 @@ def moons(count):
 
 def test_nothing_is_smoothed_by_0():
     points, _ = moons(50)
-    assert torch.equal(next(smoothed(points, [0.0])), points)
+    assert torch.equal(smoothed_by(0.0, points), points)
 
 
-def test_half_is_what_a_walk_sees_that_ends_every_second_time(monkeypatch):
+def test_half_is_what_a_walk_sees_that_ends_every_second_time():
     """Each of a pair sees itself at the steps 0, 2, 4, ...: 1/2 + 1/8 + ... = 2/3 of the time."""
-    monkeypatch.setattr(neighbours, "NEIGHBOURS", 1)
     pairs = torch.tensor([[0.0], [3.0], [10.0], [13.0]])
-    torch.testing.assert_close(next(smoothed(pairs, [0.5])), torch.tensor([[1.0], [2.0], [11.0], [12.0]]))
+    torch.testing.assert_close(smoothed_by(0.5, pairs, count=1), torch.tensor([[1.0], [2.0], [11.0], [12.0]]))
 
 
-def test_near_neighbours_count_more(monkeypatch):
-    monkeypatch.setattr(neighbours, "NEIGHBOURS", 2)
+def test_near_neighbours_count_more():
     points = torch.tensor([[0.0], [1.0], [4.0]])
-    nearest = neighbours._nearest(points, None)
+    nearest = _nearest(points, None, NeighbourConstants(count=2))
     assert nearest.places.tolist() == [[1, 2], [0, 2], [1, 0]]
     torch.testing.assert_close(nearest.weights[0], torch.tensor([-1 / 16, -1.0]).softmax(dim=0))
 
@@ -44,19 +46,17 @@ def test_a_line_tells_clusters_of_any_shape_apart():
         means = torch.stack([features[moon == label].mean(dim=0) for label in (0, 1)])
         return (torch.cdist(features, means).argmin(dim=1) == moon).float().mean()
 
-    before, after = (told_apart(version) for version in smoothed(points, [0.0, 0.99]))
+    before, after = (told_apart(smoothed_by(amount, points)) for amount in (0.0, 0.99))
     assert before < 0.8
     assert after > 0.9
 
 
 @pytest.mark.parametrize("chunk", [7, 500])
-def test_examples_outside_the_graph_look_up_their_neighbours(monkeypatch, chunk):
+def test_examples_outside_the_graph_look_up_their_neighbours(chunk):
     """A few examples carry the walks; the others end up where their neighbours are."""
-    monkeypatch.setattr(neighbours, "CHUNK", chunk)
     points = torch.randn(300, 4, generator=torch.Generator().manual_seed(0)) * 0.1
     points[150:] += 5
-    monkeypatch.setattr(neighbours, "MOST_INSIDE", 100)
-    found = next(smoothed(points, [0.9]))
+    found = smoothed_by(0.9, points, chunk=chunk, most_inside=100)
     assert found.shape == points.shape
     assert found[:150].std(dim=0).max() < 0.04
     assert found[150:].std(dim=0).max() < 0.04
@@ -66,4 +66,4 @@ def test_examples_outside_the_graph_look_up_their_neighbours(monkeypatch, chunk)
 @pytest.mark.parametrize("count", [2, 5, 30])
 def test_examples_that_are_all_the_same_stay_so(count):
     same = torch.full((count, 3), 0.7)
-    torch.testing.assert_close(next(smoothed(same, [0.95])), same)
+    torch.testing.assert_close(smoothed_by(0.95, same), same)

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from karat.data.images import Inputs
-from karat.data.noise.labels import NoisyLabels, check_labels, check_rate
+from karat.data.noise.labels import NoisyLabels, check_labels
+from karat.noise_matrix import check_rate
 
 _SPREAD = 0.1  # standard deviation of the flip rates (Xia et al. 2020)
 _SAMPLE = 2_000  # examples that the channels' mean and deviation are taken from; image files are decoded for it

@@ -15,19 +15,18 @@ from karat.data.examples import Dataset, Examples
 from karat.data.images import Inputs
 from karat.data.noise.instance import corrupt_by_instance
 from karat.data.noise.label_files import load_labels
-from karat.data.noise.labels import (
-    ClassMap,
-    NoisyLabels,
-    asymmetric_transition,
-    check_transition,
-    corrupt,
-    symmetric_transition,
-    uniform_transition,
-)
+from karat.data.noise.labels import NoisyLabels, corrupt
 from karat.data.noise.open_set import replace_images
 from karat.data.readers import read_matrix
 from karat.data.settings import NoiseSettings, changed_settings
 from karat.errors import UserError, choose
+from karat.noise_matrix import (
+    ClassMap,
+    asymmetric_transition,
+    check_transition,
+    symmetric_transition,
+    uniform_transition,
+)
 
 Labeller = Callable[[Dataset], Tensor]  # returns a label for each train example, as semantic noise gives it
 

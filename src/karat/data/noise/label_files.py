@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from karat.data.noise.label_tables import read_table
-from karat.data.noise.labels import NoisyLabels, check_labels, check_transition
+from karat.data.noise.labels import NoisyLabels, check_labels
 from karat.data.readers import Array
 from karat.errors import UserError, choose, suggestion
 from karat.files.atomic import replacing
+from karat.noise_matrix import check_transition
 
 
 def save_labels(labels: NoisyLabels, rows: Tensor, path: str | Path) -> None:

@@ -11,9 +11,10 @@ from karat.data.arrays import scale_inputs
 from karat.data.datasets import DATASETS, load_dataset
 from karat.data.decoding import IMAGE_ENDINGS
 from karat.data.images import ImageFiles, Inputs
-from karat.data.noise.labels import NoisyLabels, check_rate
+from karat.data.noise.labels import NoisyLabels
 from karat.data.readers import Array, read_npz
 from karat.errors import UserError, suggestion
+from karat.noise_matrix import check_rate
 
 Source = Tensor | ImageFiles | Array  # images in [-1, 1], image files, or pixels as an .npz file holds them
 

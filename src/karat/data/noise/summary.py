@@ -19,7 +19,8 @@ def noise_summary(labels: NoisyLabels) -> dict[str, Any]:
     open-set example. A row of `realised_transition` is None where a class has no examples.
 
     >>> import torch
-    >>> from karat.data.noise.labels import corrupt, symmetric_transition
+    >>> from karat.data.noise.labels import corrupt
+    >>> from karat.noise_matrix import symmetric_transition
     >>> summary = noise_summary(corrupt(torch.tensor([0, 1]), symmetric_transition(2, 1.0), torch.Generator()))
     >>> summary["asked_rate"], summary["realised_rate"], summary["realised_transition"]
     (1.0, 1.0, [[0.0, 1.0], [1.0, 0.0]])

@@ -12,16 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-DIRECTIONS = 256
-LENGTH = 8.0  # of an example's features, in the mean over the examples
-SAMPLE = 5_000  # examples from which filters and directions are found
-CHUNK = 32  # images at once: their responses should fit into a processor's cache
-FILTERS = 200
-GRID = 4
-LARGEST_SIDE = 32  # larger images are shrunk: patches of a few pixels of a photograph say nothing of what it shows
-CONTRAST = 0.1  # of the pixels' variance, added to that of a patch: flat patches are not blown up
-FLATTENING = 0.1  # of the patches' mean variance, added to the variance of each direction before whitening
-THRESHOLD = 0.5  # responses below it count as none
+from karat.methods.karat.constants import CONSTANTS, AppearanceConstants
+
 TINY = 1e-8
 
 Describe = Callable[[Tensor], Tensor]
@@ -34,33 +26,40 @@ class Appearance(NamedTuple):
     describe: Describe
     mean: Tensor
     directions: Tensor
+    chunk: int
 
     def features(self, read: Read, count: int, told: Callable[[float], None] = lambda share: None) -> Tensor:
         """Return the features of `count` inputs, which `read` returns by their rows; `told` how many are done."""
         parts = []
-        for rows in torch.arange(count).split(CHUNK):
+        for rows in torch.arange(count).split(self.chunk):
             parts.append((self.describe(read(rows).float()).cpu() - self.mean) @ self.directions)
             told((int(rows[-1]) + 1) / count)
         return torch.cat(parts)
 
 
-def learn_appearance(read: Read, count: int, mirrored: bool = False) -> Appearance:
+def learn_appearance(
+    read: Read,
+    count: int,
+    generator: torch.Generator,
+    mirrored: bool = False,
+    constants: AppearanceConstants = CONSTANTS.appearance,
+) -> Appearance:
     """Learn from `count` inputs, which `read` returns by their rows, how they differ.
 
     With `mirrored` an image and its mirror image look the same.
     """
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.randperm(count, generator=generator)[:SAMPLE].sort().values
-    sample = torch.cat([_shrunk(read(part).float()) for part in rows.split(CHUNK)])
-    describe = _patch_responses(sample, generator) if sample.dim() == 4 else _standardised(sample.flatten(1))
+    rows = torch.randperm(count, generator=generator)[: constants.sample].sort().values
+    sample = torch.cat([_shrunk(read(part).float(), constants.largest_side) for part in rows.split(constants.chunk)])
+    describe = _patch_responses(sample, generator, constants) if sample.dim() == 4 else _standardised(sample.flatten(1))
     if mirrored and sample.dim() == 4:
         describe = _mirrored(describe)
-    described = torch.cat([describe(part) for part in sample.split(CHUNK)]).cpu()
+    described = torch.cat([describe(part) for part in sample.split(constants.chunk)]).cpu()
     mean = described.mean(dim=0)
-    return Appearance(describe, mean, _principal_directions(described - mean))
+    directions = _principal_directions(described - mean, constants.directions, generator)
+    return Appearance(describe, mean, directions, constants.chunk)
 
 
-def of_length(features: Tensor) -> Tensor:
+def of_length(features: Tensor, length: float = CONSTANTS.appearance.length) -> Tensor:
     """Return the features around their mean and with one length, in the mean over the examples.
 
     >>> of_length(torch.tensor([[3.0], [5.0]]))
@@ -68,25 +67,27 @@ def of_length(features: Tensor) -> Tensor:
             [ 8.]])
     """
     centred = features - features.mean(dim=0)
-    return centred * (LENGTH / centred.square().sum(dim=1).mean().sqrt().clamp(min=TINY))
+    return centred * (length / centred.square().sum(dim=1).mean().sqrt().clamp(min=TINY))
 
 
 def _mirrored(describe: Describe) -> Describe:
     return lambda images: (describe(images) + describe(images.flip(3))) / 2
 
 
-def _principal_directions(centred: Tensor) -> Tensor:
+def _principal_directions(centred: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Return the directions in which the examples differ most, as columns.
 
-    >>> _principal_directions(torch.tensor([[1.0, 2.0], [-1.0, -2.0]]))  # no more columns than wanted: all of them
+    >>> line = torch.tensor([[1.0, 2.0], [-1.0, -2.0]])
+    >>> _principal_directions(line, 2, torch.Generator())  # no more columns than wanted: all of them
     tensor([[1., 0.],
             [0., 1.]])
     """
-    if centred.shape[1] <= DIRECTIONS:
+    if centred.shape[1] <= count:
         return torch.eye(centred.shape[1])
+    seed = int(torch.randint(2**63 - 1, (), generator=generator))
     with torch.random.fork_rng(devices=[]):  # the decomposition draws from torch's own generator: not ours to move
-        torch.manual_seed(0)
-        return torch.svd_lowrank(centred, q=min(DIRECTIONS, len(centred)), niter=2)[2]
+        torch.default_generator.manual_seed(seed)
+        return torch.svd_lowrank(centred, q=min(count, len(centred)), niter=2)[2]
 
 
 def _standardised(sample: Tensor) -> Describe:
@@ -95,10 +96,10 @@ def _standardised(sample: Tensor) -> Describe:
     return lambda inputs: (inputs.flatten(1) - mean) / deviation
 
 
-def _patch_responses(sample: Tensor, generator: torch.Generator) -> Describe:
+def _patch_responses(sample: Tensor, generator: torch.Generator, constants: AppearanceConstants) -> Describe:
     height, width = sample.shape[2:]
     side = min(6 if min(height, width) > 20 else 4, height, width)
-    flat = CONTRAST * sample.var().item() + TINY
+    flat = constants.contrast * sample.var().item() + TINY
 
     def patches(images: Tensor) -> Tensor:
         found = F.unfold(images, side).transpose(1, 2)
@@ -113,38 +114,40 @@ def _patch_responses(sample: Tensor, generator: torch.Generator) -> Describe:
     found = torch.cat(
         [
             patches(part)[torch.arange(len(part), device=at.device), at]
-            for part, at in zip(some.split(CHUNK), places.split(CHUNK, dim=1), strict=True)
+            for part, at in zip(some.split(constants.chunk), places.split(constants.chunk, dim=1), strict=True)
         ],
         dim=1,
     ).flatten(0, 1)
     mean = found.mean(dim=0)
     variances, axes = torch.linalg.eigh((found - mean).T @ (found - mean) / len(found))
-    whitening = axes * (variances.clamp(min=0) + FLATTENING * variances.mean() + TINY).rsqrt() @ axes.T
+    whitening = axes * (variances.clamp(min=0) + constants.flattening * variances.mean() + TINY).rsqrt() @ axes.T
     white = (found - mean) @ whitening
     lengths = white.norm(dim=1)
-    filters = (F.normalize(white[lengths >= lengths.median() / 2][:FILTERS], dim=1) @ whitening).T
+    filters = (F.normalize(white[lengths >= lengths.median() / 2][: constants.filters], dim=1) @ whitening).T
     offset = mean @ filters
     grid = torch.eye(count, device=sample.device).view(-1, 1, height - side + 1, width - side + 1)
-    pooling = F.adaptive_avg_pool2d(grid, GRID).flatten(1).T.contiguous()  # this product is faster than the pooling
+    pooling = (
+        F.adaptive_avg_pool2d(grid, constants.grid).flatten(1).T.contiguous()
+    )  # this product is faster than the pooling
 
     def describe(images: Tensor) -> Tensor:
-        found = patches(_shrunk(images))
+        found = patches(_shrunk(images, constants.largest_side))
         response = (found.flatten(0, 1) @ filters).sub_(offset).unflatten(0, found.shape[:2])
-        above = pooling @ (response - THRESHOLD).relu_()
-        below = pooling @ response.neg_().sub_(THRESHOLD).relu_()
+        above = pooling @ (response - constants.threshold).relu_()
+        below = pooling @ response.neg_().sub_(constants.threshold).relu_()
         return torch.cat([above, below], dim=2).flatten(1)
 
     return describe
 
 
-def _shrunk(inputs: Tensor) -> Tensor:
+def _shrunk(inputs: Tensor, largest_side: int) -> Tensor:
     """Return large images smaller, and all other inputs as they are.
 
-    >>> _shrunk(torch.zeros(5, 3, 224, 160)).shape, _shrunk(torch.zeros(5, 13)).shape
+    >>> _shrunk(torch.zeros(5, 3, 224, 160), 32).shape, _shrunk(torch.zeros(5, 13), 32).shape
     (torch.Size([5, 3, 32, 23]), torch.Size([5, 13]))
     """
-    if inputs.dim() != 4 or max(inputs.shape[2:]) <= LARGEST_SIDE:
+    if inputs.dim() != 4 or max(inputs.shape[2:]) <= largest_side:
         return inputs
     height, width = inputs.shape[2:]
-    ratio = LARGEST_SIDE / max(height, width)
+    ratio = largest_side / max(height, width)
     return F.adaptive_avg_pool2d(inputs, (max(1, round(height * ratio)), max(1, round(width * ratio))))

@@ -20,17 +20,15 @@ from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import cross_entropy, one_hot
 from karat.errors import UserError
 from karat.methods.karat.appearance import learn_appearance, of_length
-from karat.methods.karat.judge import Evidence, Judge, fit_judge, start_transition
-from karat.methods.karat.label_model import LabelModel, fit_label_model
+from karat.methods.karat.constants import CONSTANTS, Constants
+from karat.methods.karat.judge import Evidence, Judge, fit_judge
+from karat.methods.karat.label_model import LabelModel, first_transition, fit_label_model
 from karat.methods.karat.neighbours import smoothed
 from karat.methods.method import Finished, Judgement, Method, Phase, Task
 from karat.methods.shared.last_layer import Hidden, hidden
-from karat.methods.shared.mixup import mixed_with_others, sharpened
+from karat.methods.shared.mixup import mixed_with_others
+from karat.methods.shared.soft_labels import sharpened
 from karat.methods.step import Batch, Learner, Progress, StepResult
-
-RATE = 2.0
-SMOOTHINGS = (0.5, 0.95)  # two views of the inputs: with close neighbours, and with the whole cluster
-LEAST_MIXUP = 0.01  # of a Beta(a, a): below it nearly every factor is 0 or 1, and numpy's may be neither
 
 
 @dataclass(frozen=True)
@@ -60,19 +58,21 @@ class KaratSettings:
 class Karat(Method):
     """Alternate between a label model on all labels and a network that learns its posteriors."""
 
-    remembers = ("appearance_logits", "transition", "probabilities", "posterior", "noise_rate")
+    remembers = ("seed", "appearance_logits", "transition", "probabilities", "posterior", "noise_rate")
 
-    def __init__(self, task: Task, settings: KaratSettings) -> None:
+    def __init__(self, task: Task, settings: KaratSettings, constants: Constants = CONSTANTS) -> None:
         super().__init__(task, settings)
-        self.transition = start_transition(task.classes)
+        self.constants = constants
+        self.seed = 0  # of all fits: drawn before the first pass
+        self.transition = first_transition(task.classes, constants)
         self.probabilities = torch.full((len(task), task.classes), 1 / task.classes)
         self.posterior = self.probabilities.clone()
         self.noise_rate = 0.0  # the share of wrong labels that the label model found
         self.appearance_logits = torch.empty(0, task.classes)
 
     def phases(self, settings: KaratSettings) -> tuple[Phase, ...]:
-        """Return the one phase, at twice the given rate: posteriors are softer and steadier than labels."""
-        return (Phase(1.0, rate=RATE),)
+        """Return the one phase, at a rate of its own."""
+        return (Phase(1.0, rate=self.constants.rate),)
 
     def begin_epoch(
         self, progress: Progress, learner: Learner, settings: KaratSettings, generator: torch.Generator
@@ -81,6 +81,7 @@ class Karat(Method):
         if not refit_due(progress, settings):
             return
         if progress.epoch == 0:
+            self.seed = int(torch.randint(2**63 - 1, (), generator=generator))
             found = self._by_appearance()
         else:
             found, _ = self._by_both(self.task.averaged() if self.task.averaged else learner.network.module)
@@ -97,7 +98,7 @@ class Karat(Method):
         verified = one_hot(batch.trusted_labels, learner.classes, like=posterior)
         targets = torch.cat([posterior, sharpened(posterior, settings.temperature), verified])
         concentration = settings.mixup * self.noise_rate
-        if concentration > LEAST_MIXUP:
+        if concentration > self.constants.least_mixup:
             inputs, targets = mixed_with_others(inputs, targets, concentration, generator, keep_first=True)
         losses = cross_entropy(targets, log_probability(learner.network(inputs))).split(sizes)
         weak_loss, strong_loss, trusted_loss = (part.mean() for part in losses)
@@ -121,19 +122,25 @@ class Karat(Method):
         finished = with_head(model, self.task.trusted_inputs(torch.arange(1)), judge.weight, judge.bias)
         return Finished(finished, Judgement(found.probabilities, found.transition))
 
+    def _generator(self) -> torch.Generator:
+        """Return the run's generator of fits: all deal the same folds, and those of another run deal others."""
+        return torch.Generator().manual_seed(self.seed)
+
     def _by_appearance(self) -> LabelModel:
         """Fit the label model to what the inputs look like; remember that for all later fits."""
-        task = self.task
-        appearance = learn_appearance(task.noisy_inputs, len(task), task.mirrored)
+        task, constants = self.task, self.constants
+        generator = self._generator()
+        appearance = learn_appearance(task.noisy_inputs, len(task), generator, task.mirrored, constants.appearance)
         noisy = appearance.features(task.noisy_inputs, len(task), partial(task.tell, "looking at the inputs"))
         trusted = appearance.features(task.trusted_inputs, len(task.trusted_labels))
         judges: list[Judge] = []
-        for version in smoothed(torch.cat([noisy, trusted]), SMOOTHINGS):
-            task.tell("judging their labels", len(judges) / len(SMOOTHINGS))
-            seen, seen_trusted = of_length(version).split([len(noisy), len(trusted)])
+        for version in smoothed(torch.cat([noisy, trusted]), generator, constants.neighbours):
+            task.tell("judging their labels", len(judges) / len(constants.neighbours.amounts))
+            version = of_length(version, constants.appearance.length)
+            seen, seen_trusted = version.split([len(noisy), len(trusted)])
             evidence = Evidence(seen, task.given_labels, seen_trusted, task.trusted_labels)
-            judges.append(fit_judge(evidence, self.transition, head=None))
-        found = fit_label_model(judges, task.given_labels, task.trusted_labels)
+            judges.append(fit_judge(evidence, self.transition, None, self._generator(), constants))
+        found = fit_label_model(judges, task.given_labels, task.trusted_labels, constants)
         self.appearance_logits = found.logits
         task.tell("judging their labels", 1.0)
         return found
@@ -143,9 +150,10 @@ class Karat(Method):
         task = self.task
         noisy, head = _features(model, task.noisy_inputs, torch.arange(len(task)))
         trusted, _ = _features(model, task.trusted_inputs, torch.arange(len(task.trusted_labels)))
-        judge = fit_judge(Evidence(noisy, task.given_labels, trusted, task.trusted_labels), self.transition, head)
-        by_appearance = judge._replace(logits=self.appearance_logits)
-        return fit_label_model([judge, by_appearance], task.given_labels, task.trusted_labels), judge
+        evidence = Evidence(noisy, task.given_labels, trusted, task.trusted_labels)
+        judge = fit_judge(evidence, self.transition, head, self._generator(), self.constants)
+        judges = [judge, judge._replace(logits=self.appearance_logits)]
+        return fit_label_model(judges, task.given_labels, task.trusted_labels, self.constants), judge
 
 
 def refit_due(progress: Progress, settings: KaratSettings) -> bool:

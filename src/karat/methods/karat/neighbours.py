@@ -8,17 +8,15 @@ what a random walk from the example sees that ends at each step with probability
 all of its cluster where a is near 1. A linear head on s can tell clusters apart that one on h cannot.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-NEIGHBOURS = 10
-ROUNDS = 50  # of walking; what is beyond them is forgotten
-MOST_INSIDE = 20_000  # examples over which walks go; all others look up their neighbours among these
-CHUNK = 500  # examples that are compared with all others at once
+from karat.methods.karat.constants import CONSTANTS, NeighbourConstants
+
 TINY = 1e-12
 
 
@@ -33,15 +31,17 @@ class _Neighbours(NamedTuple):
         return F.embedding_bag(self.places, features, per_sample_weights=self.weights, mode="sum")
 
 
-def smoothed(features: Tensor, amounts: Sequence[float]) -> Iterator[Tensor]:
+def smoothed(
+    features: Tensor, generator: torch.Generator, constants: NeighbourConstants = CONSTANTS.neighbours
+) -> Iterator[Tensor]:
     """Yield the features smoothed by each amount a, from 0 to below 1."""
-    order = torch.randperm(len(features), generator=torch.Generator().manual_seed(0)).to(features.device)
-    inside, outside = order[:MOST_INSIDE], order[MOST_INSIDE:]
+    order = torch.randperm(len(features), generator=generator).to(features.device)
+    inside, outside = order[: constants.most_inside], order[constants.most_inside :]
     start, start_outside = features[inside], features[outside]
-    neighbours, of_outside = _nearest(start, None), _nearest(start_outside, start)
-    for amount in amounts:
+    neighbours, of_outside = _nearest(start, None, constants), _nearest(start_outside, start, constants)
+    for amount in constants.amounts:
         spread = start
-        for _ in range(ROUNDS):
+        for _ in range(constants.rounds):
             spread = torch.lerp(start, neighbours.average(spread), amount)
         result = torch.empty_like(features)
         result[inside] = spread
@@ -49,24 +49,24 @@ def smoothed(features: Tensor, amounts: Sequence[float]) -> Iterator[Tensor]:
         yield result
 
 
-def _nearest(examples: Tensor, among: Tensor | None) -> _Neighbours:
+def _nearest(examples: Tensor, among: Tensor | None, constants: NeighbourConstants) -> _Neighbours:
     """Return each example's neighbours among others, or among the examples themselves.
 
     What a neighbour counts falls with its squared distance in units of the farthest one's: crowded and empty regions
     are treated alike.
 
-    >>> _nearest(torch.tensor([[0.0], [1.0], [3.0]]), None).places
+    >>> _nearest(torch.tensor([[0.0], [1.0], [3.0]]), None, CONSTANTS.neighbours).places
     tensor([[1, 2],
             [0, 2],
             [1, 0]])
     """
     others = examples if among is None else among
-    count = min(NEIGHBOURS, len(others) - (among is None))
+    count = min(constants.count, len(others) - (among is None))
     squares = others.square().sum(dim=1)
     weights = examples.new_empty(len(examples), count)
     places = torch.empty_like(weights, dtype=torch.long)
-    for first in range(0, len(examples), CHUNK):
-        part = slice(first, first + CHUNK)
+    for first in range(0, len(examples), constants.chunk):
+        part = slice(first, first + constants.chunk)
         distances = squares - 2 * examples[part] @ others.T + examples[part].square().sum(dim=1, keepdim=True)
         if among is None:
             distances[:, part].fill_diagonal_(torch.inf)

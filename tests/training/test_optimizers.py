@@ -4,10 +4,10 @@ import inspect
 
 import pytest
 import torch
-from karat.files.checkpoints import load_checkpoint
 
 from karat.cli import main
 from karat.errors import UserError
+from karat.files.checkpoints import load_checkpoint
 from karat.settings.config import OptimizerSettings
 from karat.training.optimizers import OPTIMIZERS, make_optimizer
 

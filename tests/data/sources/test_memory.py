@@ -21,9 +21,9 @@ def test_frames_arrays_and_images_transform_new_data_alike():
     trusted = [True, True, False, False]
     frame = pd.DataFrame({0: [1.0, 2.0, 3.0, 5.0], "kind": ["a", "b", "a", "b"]})
     for inputs in (frame, RANDOM.normal(size=(4, 3)), RANDOM.integers(0, 256, (4, 8, 6), dtype=np.uint8)):
-        mine = from_memory(inputs, ["no", "yes"] * 2, trusted, test=(inputs[:2], ["yes", "no"]), names=list("abcd"))
+        mine = from_memory(inputs, ["no", "yes"] * 2, trusted, test=(inputs[2:], ["yes", "no"]), names=list("abcd"))
         assert torch.equal(mine.schema.inputs_of(inputs), mine.train.inputs)
-        assert torch.equal(mine.test.inputs, mine.train.inputs[:2])
+        assert torch.equal(mine.test.inputs, mine.train.inputs[2:])
         assert mine.test.labels.tolist() == [1, 0]
         task = make_task(mine)
         assert (task.trusted_names, task.names) == (("a", "b"), ("c", "d"))
@@ -37,14 +37,14 @@ def test_without_marks_trusted_rows_are_drawn():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"labels": ["a"] * 4}, "The labels have 1 class: give at least 2"),
-        ({"labels": ["a", "b", None, "a"]}, r"1 of the labels are empty \(rows 2\)"),
-        ({"labels": ["a", "b"]}, "has 4 inputs and 2 labels"),
+        ({"labels": ["a"] * 4}, r"The train rows have one class \('a'\): give examples of at least 2"),
+        ({"labels": ["a", "b", None, "a"]}, r"1 row has no label \(row 2\): write one"),
+        ({"labels": ["a", "b"]}, "There are 4 rows of the inputs and 2 labels: give one label for each row"),
         ({"trusted": [1, 0, 1, 0]}, r"trusted has type int64 .*: give one boolean for each of the 4 rows"),
         ({"test": (np.zeros((1, 2)), ["c"])}, "Only test rows have the label c"),
         ({"names": ["a"]}, "There are 1 names and 4 labels"),
         ({"inputs": np.full((4, 2), np.nan)}, "NaN or infinite values in 4 of 4 examples"),
-        ({"inputs": pd.DataFrame({"a": [1, 2, 3]})}, "There are 3 rows and 4 labels"),
+        ({"inputs": pd.DataFrame({"a": [1, 2, 3]})}, "There are 3 rows of the inputs and 4 labels"),
         ({"inputs": pd.DataFrame({"a": pd.to_datetime(["2020-01-01"] * 4)})}, "Column 'a' holds dates"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from karat.data.columns import expand_lists
 from karat.data.readers import Array, require
 from karat.errors import UserError
 
@@ -41,30 +42,6 @@ def read_table(path: Path) -> Table:
     require(path, "check the path")
     frame, encoded = _read_text(path) if path.name.lower().endswith(TEXT_ENDINGS) else _read_parquet(path)
     return Table(str(path), expand_lists(frame, str(path)), encoded)
-
-
-def expand_lists(frame: pd.DataFrame, source: str) -> pd.DataFrame:
-    """Put one column for each element in the place of columns of lists, such as embeddings.
-
-    >>> expand_lists(pd.DataFrame({"e": [[1, 2], [3, 4]], "f": [5, 6]}), "mine").columns.tolist()
-    ['e[0]', 'e[1]', 'f']
-    """
-    parts: list[pd.DataFrame] = []
-    for name in map(str, frame.columns):
-        series = frame[name]
-        first = next((cell for cell in series if cell is not None), None) if series.dtype == object else None
-        if not isinstance(first, (list, tuple, np.ndarray)):
-            parts.append(series.to_frame())
-            continue
-        lengths = {np.shape(cell) for cell in series}
-        if len(lengths) != 1 or len(next(iter(lengths))) != 1:
-            raise UserError(
-                f"The lists in column '{name}' of {source} are not all of one length: give each row as many numbers."
-            )
-        values = np.stack([np.asarray(cell) for cell in series])
-        names = [f"{name}[{place}]" for place in range(values.shape[1])]
-        parts.append(pd.DataFrame(values, columns=names, index=frame.index))
-    return pd.concat(parts, axis=1) if parts else frame
 
 
 def _read_text(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:

@@ -101,7 +101,7 @@ def test_commands_say_what_is_missing(arguments, message, capsys):
 
 def test_other_files_are_no_decisions_and_no_labels(run, tmp_path, capsys):
     assert main(["apply", str(run), str(tmp_path / "none.csv")]) == 2
-    assert "Cannot read" in capsys.readouterr().err
+    assert "There is no file" in capsys.readouterr().err
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     assert main(["apply", str(run), str(tmp_path / "x.csv")]) == 2
     assert "give id or index, decision and label" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.errors import UserError, choose
+from karat.files.required import require
 
 Array = NDArray[Any]
 
@@ -103,11 +104,3 @@ def read_parquet_images(path: Path) -> tuple[Array, Array]:
     if labels.dtype.kind not in "iu":
         raise UserError(f"The column label of {path} has type {labels.dtype}: give integers, without gaps.")
     return np.stack(images), labels
-
-
-def require(path: Path, remedy: str) -> None:
-    """Raise a UserError with the remedy where there is no such file."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder, not a file: {remedy}.")
-    if not path.is_file():
-        raise UserError(f"There is no file {path}: {remedy}.")

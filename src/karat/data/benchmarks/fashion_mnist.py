@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from karat.data.examples import Dataset, Request, from_arrays
-from karat.data.readers import Array, read_idx, require
+from karat.data.readers import Array, read_idx
+from karat.files.required import require
 
 FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # Debian's package dataset-fashion-mnist
 FASHION_MNIST_CLASSES = (

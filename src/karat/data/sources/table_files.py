@@ -1,8 +1,5 @@
 """Tables in .csv, .tsv and .parquet files. Text stays text: '01' and 'NA' are what they say."""
 
-import csv
-import gzip
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +9,11 @@ import numpy as np
 import pandas as pd
 
 from karat.data.columns import expand_lists
-from karat.data.readers import Array, require
+from karat.data.readers import Array
 from karat.errors import UserError
+from karat.files.required import require
+from karat.files.text_tables import TEXT_ENDINGS, read_text_table, refuse_doubles
 
-TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TABLE_ENDINGS = (*TEXT_ENDINGS, ".parquet", ".pq")
 
 
@@ -45,56 +43,9 @@ def read_table(path: Path) -> Table:
 
 
 def _read_text(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:
-    try:
-        separator, names = _header(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-            frame = pd.read_csv(
-                path,
-                sep=separator,
-                dtype=str,
-                keep_default_na=False,
-                index_col=False,
-                names=names,
-                header=0,
-                encoding="utf-8-sig",
-            )
-    except UserError:
-        raise
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not text in UTF-8 ({error.reason}): save it as UTF-8.") from error
-    except (OSError, EOFError) as error:
-        raise UserError(f"{path} cannot be read ({error}): check the file.") from error
-    except (ValueError, csv.Error, pd.errors.ParserWarning) as error:  # pandas' own errors are ValueErrors
-        reason = " ".join(str(error).split()).removeprefix("Error tokenizing data. ")
-        raise UserError(
-            f"{path} has rows that do not fit its first line ({reason}): give each row one cell for each column, "
-            "and put cells with a separator in them into double quotes."
-        ) from error
-    return frame.fillna(""), {}  # rows that end early
-
-
-def _header(path: Path) -> tuple[str, list[str]]:
-    """Return the separator, as the ending or else the first line has it, and the names of the columns."""
-    name = path.name.lower()
-    with (
-        gzip.open(path, "rt", encoding="utf-8-sig") if name.endswith(".gz") else path.open(encoding="utf-8-sig") as file
-    ):
-        first = file.readline()
-        separator = "\t" if name.removesuffix(".gz").endswith(".tsv") else _separator(first)
-        file.seek(0)
-        header = next(csv.reader(file, delimiter=separator), [])
-    names = [column.strip() for column in header]
-    if not any(names):
-        raise UserError(f"{path} is empty: write a line with the names of the columns and one line for each row.")
-    double = sorted({column for column in names if names.count(column) > 1})
-    if double:
-        raise UserError(f"{path} has more than one column '{double[0]}': give each column a name of its own.")
-    return separator, names
-
-
-def _separator(line: str) -> str:
-    return next((mark for mark in (",", ";", "\t") if mark in line), ",")
+    frame = read_text_table(path).rename(columns=str.strip)
+    refuse_doubles(path, frame.columns.tolist())
+    return frame, {}
 
 
 def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:

@@ -16,8 +16,8 @@ TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 def read_text_table(path: Path, remedy: str | None = None) -> pd.DataFrame:
     """Read a table of UTF-8 text under the names in its first line; an error may have a remedy of its own.
 
-    A .tsv has tabs, all others the first of comma, semicolon and tab that is in their first line. Rows may end early, in
-    empty cells, but not be longer than the first line.
+    A .tsv has tabs, all others the first of comma, semicolon and tab that is in their first line. Rows may end early,
+    in empty cells, but not be longer than the first line.
     """
     require(path, "check the path")
     try:

@@ -69,17 +69,17 @@ def read_new_data(
         kept = np.setdiff1d(np.arange(len(rows)), list(looked.unreadable))
         rows, inputs = rows.subset(kept), take(inputs, torch.from_numpy(kept))
     names = tuple(rows.names or (str(place) for place in rows.places))
-    return NewData(inputs, names, None if classes is None else _labels(rows, classes), skipped)
+    return NewData(inputs, names, None if classes is None else _labels(str(data), rows, classes), skipped)
 
 
-def _labels(rows: Rows, classes: Sequence[str]) -> Tensor:
+def _labels(data: str, rows: Rows, classes: Sequence[str]) -> Tensor:
     """Return the numbers of the labels, all of which must be those of the model."""
     numbers = {name: number for number, name in enumerate(classes)}
     unknown = sorted({label for label in rows.labels if label not in numbers})
     if unknown:
         quoted = [f"'{label}'" for label in unknown]
         raise UserError(
-            f"{rows.source} has labels that the model does not know ({named(quoted)}): write those of its training "
+            f"{data} has labels that the model does not know ({named(quoted)}): write those of its training "
             f"data ({named(classes)}), or leave these rows out."
         )
     return torch.tensor([numbers[label] for label in rows.labels], dtype=torch.int64)

@@ -21,8 +21,8 @@ class Rows:
 
     `places` are the numbers of the rows in the user's data, `names` what the user calls them; `has_ids`: the user says
     that these are ids, so those of a file must differ. `files` tells the files apart from which the rows came.
-    `class_order` is the order of the classes where the source has one. Where not `says_trusted`, the source may leave
-    open which rows are trusted, and does; some are drawn then.
+    `class_order` is the order of the classes where the source has one. `says_trusted`: the source says which rows are
+    trusted; some are drawn where it does not and need not, as arrays need not. `remedies` are those of its users.
     """
 
     source: str

@@ -108,3 +108,5 @@ def test_other_files_are_no_decisions_and_no_labels(run, tmp_path, capsys):
     options = ["--noise.kind", "none", "--noise.rate", "0", "--run", str(tmp_path / "r")]
     assert main(["train", *WINE, *options, "--data.corrections", str(tmp_path / "x.csv")]) == 2
     assert "data.corrections takes the labels.csv" in capsys.readouterr().err
+    assert main(["train", *WINE, *options, "--data.labels_file", str(tmp_path / "x.csv")]) == 2
+    assert "data.labels_file is now data.corrections." in capsys.readouterr().err

@@ -47,7 +47,11 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(SIZED, ("image_size",)),
     **dict.fromkeys(DOWNLOADABLE, ("download",)),
 }
-_OWN_KINDS = {read_tables: "tables", read_hugging_face: "tables", read_folder: "folders of images"}
+_OWN_KINDS: dict[Callable[[DataSettings], Rows], str] = {
+    read_tables: "tables",
+    read_hugging_face: "tables",
+    read_folder: "folders of images",
+}
 
 
 def load_dataset(

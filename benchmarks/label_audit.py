@@ -134,7 +134,7 @@ def run(folder: Path, kind: str, rate: float, images: int, steps: int, seed: int
 
     plain = replace(config, method="supervised")
     found["plain, given labels"] = accuracy("plain", plain)
-    cleaned = replace(plain, data=replace(config.data, labels_file=runs / "karat" / "cleaned_labels.csv"))
+    cleaned = replace(plain, data=replace(config.data, corrections=runs / "karat" / "cleaned_labels.csv"))
     found["plain, cleaned labels"] = accuracy("plain-cleaned", cleaned)
 
     in_order = issues.assign(wrong=wrong).sort_values("index")["wrong"].to_numpy()

@@ -78,7 +78,7 @@ def test_decisions_are_applied_and_trained_on(run, tmp_path, capsys):
 
 def test_the_cleaned_labels_of_a_run_can_be_trained_on(run, tmp_path):
     clean = ["--noise.kind", "none", "--noise.rate", "0", "--training.epochs", "1", "--run", str(tmp_path / "run")]
-    assert main(["train", *WINE, *clean, "--data.labels_file", str(run / "cleaned_labels.csv")]) == 0
+    assert main(["train", *WINE, *clean, "--data.corrections", str(run / "cleaned_labels.csv")]) == 0
     table = read_safe_csv(run / "cleaned_labels.csv")
     left = table[table["action"].isin(["kept", "changed"])].set_index("id")["cleaned_label"]
     after = read_safe_csv(tmp_path / "run" / "label_issues.csv").set_index("id")["given_label"]
@@ -101,10 +101,12 @@ def test_commands_say_what_is_missing(arguments, message, capsys):
 
 def test_other_files_are_no_decisions_and_no_labels(run, tmp_path, capsys):
     assert main(["apply", str(run), str(tmp_path / "none.csv")]) == 2
-    assert "Cannot read" in capsys.readouterr().err
+    assert "There is no file" in capsys.readouterr().err
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     assert main(["apply", str(run), str(tmp_path / "x.csv")]) == 2
     assert "give id or index, decision and label" in capsys.readouterr().err
     options = ["--noise.kind", "none", "--noise.rate", "0", "--run", str(tmp_path / "r")]
+    assert main(["train", *WINE, *options, "--data.corrections", str(tmp_path / "x.csv")]) == 2
+    assert "data.corrections takes the labels.csv" in capsys.readouterr().err
     assert main(["train", *WINE, *options, "--data.labels_file", str(tmp_path / "x.csv")]) == 2
-    assert "data.labels_file takes the labels.csv" in capsys.readouterr().err
+    assert "data.labels_file is now data.corrections." in capsys.readouterr().err

@@ -355,7 +355,7 @@ def test_own_trusted_examples_are_the_ones_that_are_used(tmp_path, capsys):
     assert sorted(pd.read_csv(run / "label_issues.csv")["index"]) == np.flatnonzero(~trusted).tolist()
     own_arrays(tmp_path, seed=0, trusted=np.isin(np.arange(40), [0, 8]))
     assert main([*options, "--run", str(tmp_path / "other")]) == 2
-    assert "No trusted example of 1 of the 2 classes (dog)" in capsys.readouterr().err
+    assert "1 class has no trusted example (dog): verify at least one label of each" in capsys.readouterr().err
     own_arrays(tmp_path, seed=0, trusted=np.ones(39, dtype=bool))
     assert main([*options, "--run", str(tmp_path / "other")]) == 2
     assert "give one boolean for each of the 40 train examples" in capsys.readouterr().err

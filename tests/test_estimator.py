@@ -156,6 +156,13 @@ def test_images():
     assert quick(epochs=1, model="mlp").fit(colour, y, trusted=mask).score(colour, y) > 0.1
 
 
+def test_one_image_under_two_trusted_labels_is_refused():
+    images, y = load_digits().images[:40] / 16, np.resize([0, 1], 40)
+    images[1] = images[0]
+    with pytest.raises(UserError, match=r"X: 1 image is trusted under two labels \(row 0 as '0' = row 1 as '1'\)"):
+        quick(epochs=1).fit(images, y, trusted=np.arange(40) < 4)
+
+
 def network(shape, classes):
     return nn.Sequential(nn.Linear(shape[0], 16), nn.ReLU(), nn.Linear(16, classes))
 
@@ -273,11 +280,12 @@ def test_two_networks_are_not_copies_of_one(method):
         (None, [0, 60], "X has rows 0 to 59"),
         (None, np.tile([0, 1], 30), r"mask.astype\(bool\)"),
         (None, [0.5] * 60, "trusted has shape"),
-        (None, np.zeros(60, bool), "No trusted example of 3 of the 3 classes"),
+        (None, np.zeros(60, bool), "No row is trusted: .* pass trusted=mask"),
         (None, np.ones(60, bool), "60 of n_samples = 60 are trusted"),
         (np.where(np.arange(60) < 2, np.nan, 1.0), None, "2 of 60 labels are missing"),
         (np.array([1, "a"] * 30, dtype=object), None, "mixes labels|Unknown label type"),
         (np.zeros(60, int), None, "y has 1 class"),
+        (np.resize(["", "cat", "dog"], 60), None, r"X: 20 rows have no label \(row 0, row 3"),
     ],
 )
 def test_mistakes_are_sentences(y, trusted, sentence):

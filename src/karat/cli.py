@@ -29,7 +29,7 @@ from karat.settings.command_line import parse
 from karat.settings.compare import check_same_config
 from karat.settings.config import Config, config_as_dict
 from karat.settings.read import read_run_config
-from karat.training.corrections import retrain_command
+from karat.settings.retrain import retrain_command
 from karat.training.run import WEIGHTS, RunResult, evaluate_run, task_of, train_run
 from karat.training.run_folder import chosen_settings, new_folder
 

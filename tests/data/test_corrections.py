@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from karat.data.corrections import Corrections, corrected
+from karat.data.corrections import Corrections, corrected, read_corrections
+from karat.data.datasets import load_dataset
 from karat.data.examples import Dataset, Examples
 from karat.data.settings import DataSettings, NoiseSettings
 from karat.data.task import make_task, prepare_task
@@ -58,9 +59,36 @@ def test_files_of_other_data_are_refused(new, message):
 
 
 def test_noise_does_not_come_on_top():
-    data = DataSettings("digits", labels_file="labels.csv")
-    new = Corrections(None, [], [], [], "labels.csv")
-    with pytest.raises(UserError, match="holds the given labels, noise included"):
-        prepare_task(data, NoiseSettings("uniform", 0.4), corrections=new)
-    with pytest.raises(UserError, match="prepare the task with"):
-        prepare_task(data, NoiseSettings())
+    data = DataSettings("digits", corrections="labels.csv")
+    with pytest.raises(UserError, match=r"data\.corrections holds the given labels, noise included"):
+        prepare_task(data, NoiseSettings("uniform", 0.4))
+
+
+@pytest.mark.parametrize(
+    ("columns", "trusted", "others"),
+    [("label,trusted", "true", "false"), ("cleaned_label,action", "trusted", "dropped")],
+)
+def test_a_task_takes_its_labels_from_the_file(tmp_path, columns, trusted, others):
+    """Three rows get one trusted label of each class, row 5 is left out."""
+    file = tmp_path / "labels.csv"
+    cells = [f"7,7,class_2,{trusted}", f"3,3,class_0,{trusted}", f"4,4,class_1,{trusted}", f"5,5,,{others}"]
+    file.write_text("\n".join([f"id,index,{columns}", *cells]))
+    task = prepare_task(DataSettings("wine", corrections=file), NoiseSettings())
+    assert task.trusted_rows.tolist() == [3, 4, 7]
+    assert task.trusted.labels.tolist() == [0, 1, 2]
+    assert len(task.noisy) == len(load_dataset("wine").train) - 4
+    assert 5 not in task.dataset.rows
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", r"has the columns a, b: data\.corrections takes the labels\.csv of"),
+        ("index,label,trusted\n1,2,\n", "empty cell in the column trusted: write true or false"),
+        ("index,label,trusted\n,2,true\n", "empty cell in the column index"),
+    ],
+)
+def test_unusable_files(tmp_path, text, message):
+    (tmp_path / "labels.csv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_corrections(tmp_path / "labels.csv")

@@ -235,14 +235,14 @@ GAP[3, 1] = np.nan
         ({"train_inputs": np.full((6, 2), "a")}, "train_inputs has type <U1: give numbers"),
         (
             {"train_inputs": np.zeros((5, 2))},
-            "train part of mine has 5 inputs and 6 labels: give one label per",
+            "has 5 train_inputs and 6 train_labels: give one label per input",
         ),
-        ({"test_labels": np.array([0])}, "test part of mine has 2 inputs and 1 labels: give one label per"),
+        ({"test_labels": np.array([0])}, "has 2 test_inputs and 1 test_labels: give one label per input"),
         (
             {"test_inputs": np.zeros((2, 3))},
             r"shape \(2,\) in train_inputs and \(3,\) in test_inputs: give both",
         ),
-        ({"train_labels": np.zeros(6, int)}, "train_labels has 1 class: give at least 2"),
+        ({"train_labels": np.zeros(6, int)}, r"The train rows have one class \('0'\): give examples of at least 2"),
         (
             {"train_labels": LABELS / 1.0},
             r"train_labels has shape \(6,\) and type float64: give one integer or",
@@ -253,20 +253,20 @@ GAP[3, 1] = np.nan
         ),
         (
             {"test_labels": np.array([0, 7])},
-            "test_labels has the class 7, which train_labels has not: leave it",
+            "Only test rows have the label 7: add such examples to the train rows, or leave",
         ),
-        ({"test_labels": np.array(["a", "b"])}, "one holds strings, the other integers: use the same names"),
+        ({"test_labels": np.array(["a", "b"])}, "Only test rows have the label a, b"),
         (
             {"train_inputs": IMAGES + 200, "test_inputs": IMAGES[:2]},
-            r"float64 \(train\) and float64 \(test\), from 0 to 200: give uint8, or floats in \[0, 1\]",
+            r"The images are float64, from 0 to 200: give uint8, or floats in \[0, 1\]",
         ),
         (
             {"train_inputs": IMAGES.astype(np.uint8), "test_inputs": IMAGES[:2]},
-            r"uint8 \(train\) and float64 \(test\), .*, in both parts",
+            r"The images are uint8 \(train_inputs\) and float64 \(test_inputs\): .*, in both parts",
         ),
         (
             {"train_inputs": IMAGES.astype(np.int64), "test_inputs": IMAGES[:2].astype(np.int64)},
-            r"int64 \(train\) and int64 \(test\), .*: give uint8",
+            r"The images are int64, from 0 to 0: give uint8",
         ),
         (
             {"train_inputs": np.zeros((6, 8, 8, 5)), "test_inputs": np.zeros((2, 8, 8, 5))},

@@ -4,7 +4,7 @@ import torch
 from PIL import Image, ImageOps
 
 from karat.data import images as images_module
-from karat.data.arrays import scale_inputs
+from karat.data.arrays import scale_images
 from karat.data.examples import Dataset, Examples
 from karat.data.images import ImageFiles, take
 from karat.data.noise.labels import NoisyLabels
@@ -209,7 +209,7 @@ def test_evaluation_reads_image_files_as_it_reads_tensors(tmp_path):
     paths, pixels = write(tmp_path, count=5)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 3))
     files, labels = ImageFiles(paths, size=8), torch.tensor([0, 1, 2, 0, 1])
-    in_memory, _ = scale_inputs(pixels, pixels)
+    in_memory = scale_images(pixels, signed=False)
     assert torch.equal(files[:], in_memory)
     assert evaluate(model, files, labels, batch_size=2) == evaluate(model, in_memory, labels, batch_size=2)
     probabilities = predict_probabilities(model, files, batch_size=2)

@@ -61,16 +61,17 @@ def test_columns_have_their_types(tmp_path):
         (b"id,index\na,99999999999999999999\n", "has '99999999999999999999' as index of row 1: write a whole number"),
         (b"id,index\na,1\nb,9223372036854775808\n", "has '9223372036854775808' as index of row 2"),
         (b"id,trusted\na,perhaps\n", "has 'perhaps' as trusted of row 1: write true or false"),
-        (b"", "is not a CSV file"),
-        (b'id\n"open', "is not a CSV file"),
-        (b"id\n\xff\xfe\n", "is not a CSV file in UTF-8"),
+        (b"", "is empty: export it again"),
+        (b'id\n"open', "has rows that do not fit its first line .*: export it again"),
+        (b"id,index\na,1,2\n", "has rows that do not fit its first line .*: export it again"),
+        (b"id\n\xff\xfe\n", "is not text in UTF-8 .*: export it again"),
     ],
 )
 def test_files_that_are_none_get_one_sentence(tmp_path, content, message):
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_safe_csv(tmp_path / "t.csv")
-    with pytest.raises(UserError, match="Cannot read"):
+    with pytest.raises(UserError, match=r"There is no file .*missing\.csv: check the path"):
         read_safe_csv(tmp_path / "missing.csv")
 
 

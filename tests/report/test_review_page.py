@@ -156,13 +156,28 @@ def test_light_and_dark_follow_the_system_and_the_button(run, open_page):
 
 def test_table_rows_show_their_values(tmp_path, open_page):
     table = make_run(tmp_path / "run", names=[f"customer {row}" for row in range(200)])
-    features = FeatureRows(["age", "<b>town</b>"], lambda rows: [[row / 4, "Bonn & Rome"] for row in rows])
+    features = FeatureRows(["age", "<b>town</b>"], lambda rows, columns: [[f"00{row}", "Bonn & Rome"] for row in rows])
     write_report(tmp_path / "run", features=features)
     page = open_page(tmp_path / "run" / "report.html", "#review")
     page.wait_for_selector("#values td")
     shown = page.locator("#values tr").all_text_contents()
-    assert shown == [f"age{table['index'][0] / 4:.5g}", "<b>town</b>Bonn & Rome"]
+    assert shown == [f"age00{table['index'][0]}", "<b>town</b>Bonn & Rome"]
     assert page.is_hidden("#picture")
+
+
+def test_long_cells_and_cells_that_turn_the_text_stay_in_their_place(tmp_path, open_page):
+    make_run(tmp_path / "run")
+    texts = ["x" * 10_000, "\u202egnp.exe", ""]
+    write_report(tmp_path / "run", features=FeatureRows(["a", "b", "c"], lambda rows, columns: [texts for _ in rows]))
+    page = open_page(tmp_path / "run" / "report.html")
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    heights = "Array.from(document.querySelectorAll('.row-values dd'), (cell) => cell.offsetHeight)"
+    assert 0 < max(page.evaluate(heights)) < 60
+    page = open_page(tmp_path / "run" / "report.html", "#review")
+    page.wait_for_selector("#values td")
+    shown = page.locator("#values td").all_text_contents()
+    assert shown == ["x" * 2_000 + " … (10,000 characters)", "\ufffdgnp.exe", "–"]
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_fifty_thousand_rows_touch_no_more_of_the_page_than_fifty(tmp_path, open_page):

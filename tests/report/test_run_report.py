@@ -1,12 +1,15 @@
 """The report of real runs: written after training, written again, with the user's own values."""
 
 import json
+import re
 
-import torch
+import numpy as np
+import pandas as pd
+from report_runs import HOSTILE, make_run
 
 from karat.cli import main
-from karat.data.schema import Column
-from karat.report.run_report import column_values, report_after_training, task_report
+from karat.report import FeatureRows, write_report
+from karat.report.run_report import report_after_training, task_report
 from karat.settings.config import Config, DataSettings
 from karat.training.run import task_of
 
@@ -42,14 +45,68 @@ def test_a_report_that_cannot_be_written_spoils_no_run(tmp_path, caplog):
     assert "The run is complete, but its report is not written" in caplog.text
 
 
-def test_values_are_those_that_the_user_wrote():
-    """age = 0.5 · 10 + 40; the second row has no age (its input says so) and a town that was not seen in training."""
-    columns = [
-        Column("age", "number", mean=40, scale=10, fill=40.0),
-        Column("town", "category", levels=("Bonn", "Rome"), other=True),
-    ]
-    inputs = torch.tensor([[0.5, 0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0, 1.0]])
-    assert column_values(columns, inputs) == [[45.0, "Rome"], [None, "(another)"]]
+def write_cells(file, count=120):
+    """Write a table whose labels are drawn at random, and whose cells a page could shorten, replace or run."""
+    draw = np.random.default_rng(0)
+    label = draw.choice(["no", "yes"], count)
+    texts = [*HOSTILE, "x" * 10_000, "", "(another)"]
+    frame = pd.DataFrame(
+        {
+            "code": [f"{row:04}" for row in range(count)],
+            "amount": [f"{1234567 + row}" if row % 4 else "" for row in range(count)],
+            "share": ["0.1" if row % 2 else "-1e-05" for row in range(count)],
+            "town": [f"town {row}" if row % 3 else "Bonn" for row in range(count)],
+            "note": [texts[row % len(texts)] for row in range(count)],
+            "label": label,
+            "trusted": pd.Series(label).groupby(label).cumcount() < 5,
+            "id": [f"row {row}" for row in range(count)],
+        }
+    )
+    frame.to_csv(file, index=False)
+    return frame
+
+
+def cells_of(folder):
+    """Return what the review page shows of each row, by the user's name of it."""
+    names = json.loads((folder / "report_files/rows-0000.js").read_text()[len("karatRows(") : -len(");\n")])["id"]
+    values = json.loads((folder / "report_files/values-0000.js").read_text()[len("karatValues(0,") : -len(");\n")])
+    return dict(zip(names, values, strict=True))
+
+
+def test_the_report_shows_what_the_user_wrote(tmp_path):
+    """Long numbers, leading zeros, rare levels and missing cells, after training and from the run folder alone."""
+    frame, folder = write_cells(tmp_path / "mine.csv"), tmp_path / "run"
+    short = ["--training.steps", "2", "--training.batch_size", "20", "--training.device", "cpu"]
+    options = ["--data.missing", "impute", "--training.threads", "1", "--method", "supervised", "--run", str(folder)]
+    assert main(["train", str(tmp_path / "mine.csv"), *short, *options]) == 0
+    shown = cells_of(folder)
+    assert len(shown) > 20
+    columns = ["code", "amount", "share", "town", "note"]
+    for row in frame[frame["id"].isin(shown)].itertuples():
+        expected = [getattr(row, name) for name in columns]
+        if len(row.note) > 5_000:
+            expected[-1] = "x" * 2_000 + " … (10,000 characters)"
+        assert shown[row.id] == expected
+    page = (folder / "report.html").read_text()
+    gallery = page[page.index('class="gallery"') :][:100_000]
+    assert re.search(r"<dt><bdi>amount</bdi></dt><dd><bdi>12345\d\d</bdi>", gallery)
+    assert re.search(r"<dt><bdi>code</bdi></dt><dd><bdi>0\d\d\d</bdi>", gallery)
+    assert "e+06" not in gallery
+    before = page, (folder / "report_files/values-0000.js").read_text()
+    assert "<" not in before[1]
+    assert main(["report", str(folder)]) == 0
+    assert ((folder / "report.html").read_text(), (folder / "report_files/values-0000.js").read_text()) == before
+
+
+def test_hostile_cells_are_escaped_in_the_gallery(tmp_path):
+    table = make_run(tmp_path)
+    features = FeatureRows(["note"], lambda rows, columns: [[HOSTILE[row % len(HOSTILE)]] for row in rows])
+    text = write_report(tmp_path, features=features).read_text(encoding="utf-8")
+    shown = [HOSTILE[row % len(HOSTILE)] for row in table[table["is_label_issue"]].head(24)["index"]]
+    assert "<script>window.hacked = 1</script>" in shown
+    assert text.count("<script") == 2
+    assert "&lt;script&gt;window.hacked" in text
+    assert "<img src=x" not in text
 
 
 def test_images_are_shown_as_bytes(tmp_path, monkeypatch):

@@ -84,6 +84,7 @@ OLD = {
     "algorithm.temperature": "methods.ieg.temperature (and methods.mixmatch_kl.temperature)",
     "algorithm.derivative": "methods.ieg.derivative (and methods.l2r.derivative)",
     "algorithm.threshold": "methods.ieg.threshold",
+    "data.labels_file": "data.corrections",
 }
 
 

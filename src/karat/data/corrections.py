@@ -1,6 +1,7 @@
-"""Labels that somebody looked at, in the place of those that came with the data."""
+"""Labels that somebody looked at, or that were cleaned, in the place of those that came with the data."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -8,6 +9,7 @@ import torch
 from karat.data.examples import Dataset
 from karat.data.settings import DataSettings, NoiseSettings
 from karat.errors import UserError, suggestion
+from karat.files.safe_csv import read_safe_csv
 
 Key = TypeVar("Key", str, int)
 
@@ -26,17 +28,39 @@ class Corrections:
     source: str
 
 
-def check_corrections(data: DataSettings, noise: NoiseSettings, corrections: Corrections | None) -> None:
-    """Refuse a labels file together with noise, which would come on top of the noise in it."""
-    if data.labels_file is None:
-        return
-    if corrections is None:
-        raise UserError("data.labels_file is set, but not read: prepare the task with karat.training.run.task_of.")
-    if noise.kind != "none" or noise.labels_file is not None:
+def check_corrections(data: DataSettings, noise: NoiseSettings) -> None:
+    """Refuse corrections together with noise, which would come on top of the noise in them."""
+    if data.corrections is not None and (noise.kind != "none" or noise.labels_file is not None):
         raise UserError(
-            "data.labels_file holds the given labels, noise included: write noise.kind: none, and leave noise.rate and "
+            "data.corrections holds the given labels, noise included: write noise.kind: none, and leave noise.rate and "
             "noise.labels_file out."
         )
+
+
+def read_corrections(path: Path) -> Corrections:
+    """Read labels.csv (`id, index, label, trusted`) or cleaned_labels.csv (`id, index, cleaned_label, action`)."""
+    table = read_safe_csv(path)
+    if {"label", "trusted"} <= set(table.columns):
+        labels, trusted = table["label"], table["trusted"]
+        if trusted.isna().any():
+            raise UserError(f"{path} has an empty cell in the column trusted: write true or false.")
+    elif {"cleaned_label", "action"} <= set(table.columns):
+        labels, trusted = table["cleaned_label"], table["action"] == "trusted"
+    else:
+        raise UserError(
+            f"{path} has the columns {', '.join(table.columns) or 'none'}: data.corrections takes the labels.csv of "
+            "`karat apply` or the cleaned_labels.csv of a run."
+        )
+    index = table.get("index")
+    if index is not None and index.isna().any():
+        raise UserError(f"{path} has an empty cell in the column index: write the place of the example in the data.")
+    return Corrections(
+        names=table["id"].tolist() if "id" in table else None,
+        index=None if index is None else index.tolist(),
+        labels=labels.tolist(),
+        trusted=trusted.astype(bool).tolist(),
+        source=str(path),
+    )
 
 
 def corrected(dataset: Dataset, corrections: Corrections) -> Dataset:

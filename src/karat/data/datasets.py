@@ -16,7 +16,7 @@ from karat.data.settings import DataSettings, changed_settings
 from karat.data.sources.assemble import assemble
 from karat.data.sources.folders import read_folder
 from karat.data.sources.hugging_face import is_hugging_face, read_hugging_face
-from karat.data.sources.npz import npz
+from karat.data.sources.npz import read_arrays
 from karat.data.sources.rows import Rows
 from karat.data.sources.table_files import TABLE_ENDINGS, is_table
 from karat.data.sources.tables import read_tables
@@ -46,6 +46,11 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "folders of images": _IMAGES,
     **dict.fromkeys(SIZED, ("image_size",)),
     **dict.fromkeys(DOWNLOADABLE, ("download",)),
+}
+_OWN_KINDS: dict[Callable[[DataSettings], Rows], str] = {
+    read_tables: "tables",
+    read_hugging_face: "tables",
+    read_folder: "folders of images",
 }
 
 
@@ -77,22 +82,24 @@ def load_data(data: DataSettings, seed: int = 0) -> Dataset:
     """Load what the settings name: a dataset by its name, or own data of any kind."""
     source = None if data.name in DATASETS else own_source(data)
     if source is not None:
-        _refuse_unread(data, "folders of images" if source is read_folder else "tables")
+        _refuse_unread(data, _OWN_KINDS.get(source, data.name))
         return assemble(source(data), data, seed)
-    load = npz if data.name.endswith(".npz") else choose(_KIND, data.name, DATASETS)
+    load = choose(_KIND, data.name, DATASETS)
     _refuse_unread(data, data.name)
-    request = Request(data.name, data.path, data.image_size, data.trusted_per_class, data.download)
-    dataset = load(request)
+    dataset = load(Request(data.name, data.path, data.image_size, data.trusted_per_class, data.download))
     return dataset if data.limit is None else _limited(dataset, data.limit, seed)
 
 
 def own_source(data: DataSettings) -> Callable[[DataSettings], Rows] | None:
-    """Return the reader of a user's own table or folder; None where the name is neither."""
+    """Return the reader of a user's own table, folder or arrays; None where the name is none of them."""
     path = Path(data.name)
+    if data.name.endswith(".npz"):
+        Request(data.name, data.path).refuse_folder()
+        return read_arrays
     if is_table(data.name):
         return read_tables
     if not path.is_dir():
-        if not data.name.endswith(".npz") and (path.exists() or "/" in data.name or path.suffix):
+        if path.exists() or "/" in data.name or path.suffix:
             there = f"{path} is not a file of data" if path.exists() else f"There is no file or folder {path}"
             raise UserError(
                 f"{there}: give a folder of images, a table ({', '.join(TABLE_ENDINGS)}), an .npz file, or the name of "

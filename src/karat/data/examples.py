@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from karat.data.arrays import is_signed, mean_and_scale, scale_inputs
+from karat.data.cells import Cells
 from karat.data.images import ImageFiles, Inputs, take
 from karat.data.noise.labels import check_labels
 from karat.data.readers import Array
-from karat.data.schema import Column, Schema
+from karat.data.schema import Schema, array_schema
 from karat.errors import UserError
 from karat.noise_matrix import ClassMap
 
@@ -58,7 +58,8 @@ class Dataset:
     verified. `names` are what the user calls the train examples (an id or a path), None where only their rows do;
     `test_names` likewise. The test part may be empty: then there is no test accuracy. `schema` says how inputs are made
     from what the user brings, `skipped` what could not be read, `notes` what the user should know about the data.
-    `image_size` is the side of the images where it was chosen for this machine, not given.
+    `image_size` is the side of the images where it was chosen for this machine, not given. `cells` are what the user
+    wrote about the rows, for people to look at; None for images.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Dataset:
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     image_size: int | None = None
+    cells: Cells | None = None
 
     def names_of(self, rows: Tensor) -> tuple[str, ...]:
         """Return what the user calls the train examples at these places of the data: a name, or else the place."""
@@ -119,39 +121,22 @@ class Listing(NamedTuple):
         return Listing(self.paths + other.paths, self.labels + other.labels)
 
 
-def from_arrays(name: str, train: Part, test: Part | None, classes: tuple[str, ...], flip: bool) -> Dataset:
-    """Build a dataset in memory; inputs are scaled, labels checked. Without a test part there are no test examples."""
-    test = test or (np.empty((0, *train[0].shape[1:]), train[0].dtype), np.empty(0, train[1].dtype))
-    inputs = scale_inputs(train[0], test[0] if len(test[1]) or len(test[0]) else None)
+def from_arrays(name: str, train: Part, test: Part, classes: tuple[str, ...], flip: bool) -> Dataset:
+    """Build a dataset in memory; inputs are scaled, labels checked."""
+    schema = array_schema(train[0], test[0])
     parts = []
-    for part, part_inputs, part_labels in zip(("train", "test"), inputs, (train[1], test[1]), strict=True):
+    for part, (inputs, part_labels) in (("train", train), ("test", test)):
         labels = torch.from_numpy(part_labels.astype(np.int64))
         check_labels(labels, len(classes), f"The {part} labels of {name}")
-        if len(part_inputs) != len(labels):
+        if len(inputs) != len(labels):
             raise UserError(
-                f"The {part} part of {name} has {len(part_inputs)} inputs and {len(labels)} labels: "
+                f"The {part} part of {name} has {len(inputs)} inputs and {len(labels)} labels: "
                 "give one label per input."
             )
-        parts.append(Examples(part_inputs, labels))
-    return Dataset(
-        name,
-        parts[0],
-        parts[1],
-        classes,
-        flip,
-        rows=torch.arange(len(parts[0])),
-        schema=array_schema(train[0], test[0], inputs[0]),
-    )
-
-
-def array_schema(train: Array, test: Array, inputs: Tensor) -> Schema:
-    """Return how these arrays became inputs."""
-    shape = tuple(inputs.shape[1:])
-    if train.ndim != 2:
-        return Schema(shape, signed=is_signed(train, test))
-    statistics = zip(*(values.tolist() for values in mean_and_scale(train)), strict=True)
-    columns = (Column(str(place), "number", mean, scale) for place, (mean, scale) in enumerate(statistics))
-    return Schema(shape, tuple(columns))
+        parts.append(Examples(schema.inputs_of(inputs), labels))
+    rows = torch.arange(len(parts[0]))
+    cells = None if schema.images else Cells(train[0], rows.numpy())
+    return Dataset(name, parts[0], parts[1], classes, flip, rows, schema=schema, cells=cells)
 
 
 def from_files(

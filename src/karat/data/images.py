@@ -166,7 +166,7 @@ class ImageFiles:
             ) from error
 
 
-def take(inputs: Inputs, indices: Tensor) -> Inputs:
+def take(inputs: Inputs, indices: Rows) -> Inputs:
     """Return the inputs at these indices; image files stay undecoded.
 
     >>> take(torch.tensor([5, 6, 7]), torch.tensor([2, 0]))

@@ -1,7 +1,5 @@
-"""Read file formats into numpy arrays: npz, idx, parquet images, matrices. Nothing is unpickled."""
+"""Read .npz files and matrices into numpy arrays. Nothing is unpickled."""
 
-import gzip
-import io
 import zipfile
 import zlib
 from pathlib import Path
@@ -11,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.errors import UserError, choose
+from karat.files.required import require
 
 Array = NDArray[Any]
 
-_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)  # what a damaged file raises
+UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)  # what a damaged file raises
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -24,7 +23,7 @@ def read_npz(path: Path) -> dict[str, Array]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     # AttributeError, TypeError: an .npy file under the wrong name loads as a bare array.
-    except (*_UNREADABLE, AttributeError, TypeError) as error:
+    except (*UNREADABLE, AttributeError, TypeError) as error:
         raise UserError(
             f"{path} is not an .npz file of plain arrays ({error}): write it with numpy.savez, "
             "and without Python objects in it."
@@ -37,7 +36,7 @@ def read_matrix(path: Path) -> Array:
     require(path, "check the path")
     try:
         return np.asarray(reader(path), dtype=np.float64)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise UserError(f"{path} holds no matrix of numbers ({error}): write one row per true class.") from error
 
 
@@ -49,65 +48,3 @@ def _load_csv(path: Path) -> Array:
     if not path.read_text().strip():
         raise ValueError("the file is empty")
     return np.loadtxt(path, delimiter=",", ndmin=2)
-
-
-def read_idx(path: Path) -> Array:
-    """Read unsigned bytes in the idx format of MNIST, plain or with gzip (told by the ending .gz).
-
-    Header: two zero bytes, the type (8: unsigned byte), the number of axes, each length (big-endian int32).
-    """
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except _UNREADABLE as error:
-        raise UserError(f"{path} cannot be unpacked ({error}): get a fresh copy of it.") from error
-    if len(content) < 4 or content[:3] != b"\x00\x00\x08" or len(content) < 4 + 4 * content[3]:
-        raise UserError(f"{path} is not an idx file of unsigned bytes: get a fresh copy of it.")
-    axes = content[3]
-    shape = np.frombuffer(content, dtype=">i4", count=axes, offset=4).astype(np.int64)
-    values = np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * axes)
-    if values.size != shape.prod():
-        raise UserError(
-            f"{path} holds {values.size} values where its header says {shape.prod()}: get a fresh copy of it."
-        )
-    return values.reshape(shape)
-
-
-def read_parquet_images(path: Path) -> tuple[Array, Array]:
-    """Read the columns image (encoded bytes, or a dict with "bytes") and label as uint8 NHWC and integers."""
-    try:
-        from PIL import Image
-        from pyarrow import parquet  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise UserError(f"Reading {path} needs pyarrow and Pillow: pip install pyarrow pillow.") from error
-    try:
-        table = parquet.read_table(path)
-    except _UNREADABLE as error:
-        raise UserError(f"{path} is not a parquet file ({error}): get a fresh copy of it.") from error
-    for column in ("image", "label"):
-        if column not in table.column_names:
-            raise UserError(
-                f"{path} has no column '{column}', only {', '.join(table.column_names)}: "
-                "rename its columns to image and label."
-            )
-    images: list[Array] = []
-    for row, cell in enumerate(table["image"].to_pylist()):
-        try:
-            encoded = cell["bytes"] if isinstance(cell, dict) else cell
-            images.append(np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB")))
-        except (OSError, KeyError, TypeError) as error:
-            raise UserError(f"Row {row} of {path} holds no readable image: leave the row out.") from error
-    shapes = sorted({image.shape[:2] for image in images})
-    if len(shapes) != 1:
-        raise UserError(f"The images of {path} need one common size, and it has {shapes or 'none'}: resize them.")
-    labels = table["label"].to_numpy()  # a gap makes it a column of floats
-    if labels.dtype.kind not in "iu":
-        raise UserError(f"The column label of {path} has type {labels.dtype}: give integers, without gaps.")
-    return np.stack(images), labels
-
-
-def require(path: Path, remedy: str) -> None:
-    """Raise a UserError with the remedy where there is no such file."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder, not a file: {remedy}.")
-    if not path.is_file():
-        raise UserError(f"There is no file {path}: {remedy}.")

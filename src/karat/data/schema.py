@@ -2,47 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from karat.data.arrays import check_inputs, is_signed, mean_and_scale, scale_images, standardise
+from karat.data.columns import Column, encode, expand_lists
+from karat.data.readers import Array
 from karat.errors import UserError
 
 FORMAT = "karat schema 1"
-
-
-@dataclass(frozen=True)
-class Column:
-    """One feature column of a table: a number that is standardised, or a category that becomes one input a level.
-
-    A number is `(value − mean) / scale`, and 0 where the scale is 0, which says that it was constant. Where `fill` is
-    given, a missing number becomes that value, and one more input is 1 where it was missing. A category is 1 at the
-    place of its level; where `other` is set, levels not listed share one more input, and else all inputs are 0.
-    """
-
-    name: str
-    kind: Literal["number", "category"]
-    mean: float = 0.0
-    scale: float = 1.0
-    fill: float | None = None
-    levels: tuple[str, ...] = ()
-    other: bool = False
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Return the names of the inputs that this column becomes.
-
-        >>> Column("age", "number", fill=30.0).inputs
-        ('age', 'age is missing')
-        >>> Column("town", "category", levels=("Bonn", "Rome"), other=True).inputs
-        ('town=Bonn', 'town=Rome', 'town is another')
-        """
-        if self.kind == "number":
-            return (self.name,) if self.fill is None else (self.name, f"{self.name} is missing")
-        levels = tuple(f"{self.name}={level}" for level in self.levels)
-        return (*levels, f"{self.name} is another") if self.other else levels
 
 
 @dataclass(frozen=True)
@@ -82,14 +53,11 @@ class Schema:
         >>> schema.inputs_of(np.array([[50.0]])).tolist(), schema.inputs_of(pd.DataFrame({"age": [30]})).tolist()
         ([[1.0]], [[-1.0]])
         """
-        from karat.data.arrays import array_inputs  # both of these modules describe themselves by this one
-        from karat.data.features import encode
-
         if isinstance(data, pd.DataFrame):
             if self.images:
                 raise UserError("The model takes images, and a table of features was given: give images.")
-            return encode(self.columns, data.rename(columns=str))
-        return array_inputs(self, np.asarray(data))
+            return encode(self.columns, expand_lists(data.rename(columns=str), "the table"))
+        return _array_inputs(self, np.asarray(data))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as values that JSON can hold."""
@@ -107,6 +75,42 @@ class Schema:
             return cls(shape=_integers(values["shape"]), columns=columns, **rest)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"The schema of the run is not one of Karat ({error}): use the run's own files.") from error
+
+
+def array_schema(train: Array, test: Array | None = None) -> Schema:
+    """Learn how arrays become inputs: vectors by mean and deviation of the train part, images by the range of both.
+
+    >>> array_schema(np.array([[0.0], [4.0]])).inputs_of(np.array([[6.0]])).tolist()
+    [[2.0]]
+    """
+    if train.ndim == 2:
+        statistics = zip(*(values.tolist() for values in mean_and_scale(train)), strict=True)
+        columns = (Column(str(place), "number", mean, scale) for place, (mean, scale) in enumerate(statistics))
+        return Schema(tuple(train.shape[1:]), tuple(columns))
+    signed = [is_signed(part) for part in (train, test) if part is not None]
+    return Schema(tuple(scale_images(train[:1], any(signed)).shape[1:]), signed=any(signed))
+
+
+def _array_inputs(schema: Schema, inputs: Array) -> Tensor:
+    check_inputs("The array of inputs", inputs)
+    if not schema.images:
+        columns = schema.columns
+        if any(len(column.inputs) != 1 or column.kind != "number" for column in columns):
+            raise UserError("The model was trained on a table with named columns: give a table with these columns.")
+        if inputs.ndim != 2 or inputs.shape[1] != len(columns):
+            raise UserError(f"The array of inputs has shape {inputs.shape}: give vectors (N,{len(columns)}).")
+        mean, scale = (np.array([getattr(column, name) for column in columns]) for name in ("mean", "scale"))
+        return standardise(inputs, mean, scale)
+    channels, height, width = schema.shape
+    if inputs.ndim == 2:
+        raise UserError(f"The array of inputs has shape {inputs.shape}: give images of {height}x{width} pixels.")
+    images = scale_images(inputs, is_signed(inputs) or schema.signed)
+    if tuple(images.shape[1:]) != schema.shape:
+        raise UserError(
+            f"The images in the array have {images.shape[1]} channels and {images.shape[2]}x{images.shape[3]} pixels: "
+            f"give images of {channels} channels and {height}x{width} pixels."
+        )
+    return images
 
 
 def _integers(values: Sequence[int]) -> tuple[int, ...]:

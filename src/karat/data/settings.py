@@ -27,7 +27,7 @@ class DataSettings:
         id_column: of a table: the column with your names of the rows, if there is one.
         features: of a table: the columns to learn from; null is all that have no other meaning, or the images.
         missing: of a table: what to do about missing numbers: "error", or "impute" the median and note it.
-        labels_file: the labels.csv of `karat apply`, or the cleaned_labels.csv of a run: its labels and trusted
+        corrections: the labels.csv of `karat apply`, or the cleaned_labels.csv of a run: its labels and trusted
             examples take the place of those of the data.
         on_bad_image: what to do about images that cannot be read: "error" lists all of them, "skip" leaves them out
             (--on-bad-image skip says the same).
@@ -48,7 +48,7 @@ class DataSettings:
     features: list[str] | None = None
     missing: Literal["error", "impute"] = "error"
     on_bad_image: Literal["error", "skip"] = "error"
-    labels_file: Path | None = None
+    corrections: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from karat.data.corrections import Corrections, check_corrections, corrected
+from karat.data.corrections import check_corrections, corrected, read_corrections
 from karat.data.datasets import load_data
 from karat.data.examples import Dataset, Examples
 from karat.data.images import ImageFiles
@@ -83,11 +83,7 @@ class NoisyTask:
 
 
 def prepare_task(
-    data: DataSettings,
-    noise: NoiseSettings,
-    seed: int = 0,
-    labeller: Labeller | None = None,
-    corrections: Corrections | None = None,
+    data: DataSettings, noise: NoiseSettings, seed: int = 0, labeller: Labeller | None = None
 ) -> NoisyTask:
     """Load a dataset, split off its trusted examples and put noise on the labels of the others.
 
@@ -99,8 +95,9 @@ def prepare_task(
     (100, 1200, 0.7)
     """
     noise_of(noise)  # a mistake is said before the data are loaded
-    check_corrections(data, noise, corrections)
+    check_corrections(data, noise)
     _check_share(data.validation_share)
+    corrections = None if data.corrections is None else read_corrections(data.corrections)
     dataset = load_data(data, seed)
     if corrections is not None:
         dataset = corrected(dataset, corrections)

@@ -16,15 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from karat.audit.run_audit import Audit, audit
-from karat.data.task import NoisyTask
-from karat.data.trusted import check_trusted, rank_within_class
+from karat.data.sources.memory import from_memory
+from karat.data.task import NoisyTask, make_task
+from karat.data.trusted import rank_within_class
 from karat.errors import UserError
 from karat.estimator.inputs import (
     Array,
     checked_labels,
     class_numbers,
-    noisy_task,
-    schema_of,
     trusted_mask,
     trusted_pair,
     validated,
@@ -144,10 +143,11 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
                 f"{int(mask.sum())} of n_samples = {len(mask)} are trusted: at least 2 must be left to be learned from."
             )
         written = tuple(str(name) for name in self.classes_)
-        check_trusted(labels[mask], written)
-        self._schema = schema_of(X)
-        inputs = self._schema.inputs_of(X)
-        trainer = self._trained(noisy_task(self._schema, inputs, labels, mask, written, names), seed)
+        texts = [written[number] for number in labels.tolist()]
+        dataset = from_memory(X, texts, mask.numpy(), classes=written, names=names, name="X")
+        assert dataset.schema is not None
+        self._schema = dataset.schema
+        trainer = self._trained(make_task(dataset), seed)
         finished = trainer.finished_models("selected")["selected"]
         self._keep(audit(audit_record(trainer, finished)), rows=len(y))
         self.network_ = finished.model.cpu()  # only now: the audit reads the inputs where the trainer has them

@@ -1,4 +1,4 @@
-"""What users of scikit-learn pass to an estimator, checked as scikit-learn does and made ready for training."""
+"""What users of scikit-learn pass to an estimator, checked as scikit-learn does."""
 
 from typing import Any
 
@@ -10,17 +10,9 @@ from sklearn.utils import assert_all_finite, column_or_1d, validation
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from karat.data.arrays import scale_inputs
-from karat.data.examples import Dataset, Examples, array_schema
-from karat.data.features import Remedies, fit_columns
-from karat.data.noise.labels import NoisyLabels
-from karat.data.schema import Schema
-from karat.data.task import NoisyTask
 from karat.errors import UserError
 
 Array = np.ndarray
-
-IN_PYTHON = Remedies("drop it from X", "put an imputer in front")
 
 
 def validated(estimator: BaseEstimator, X: Any, reset: bool) -> Array | pd.DataFrame:
@@ -136,45 +128,6 @@ def trusted_pair(trusted: Any) -> tuple[Any, Any] | None:
     if not isinstance(trusted, (tuple, list)) or len(trusted) != 2:
         return None
     return (trusted[0], trusted[1]) if np.ndim(trusted[0]) >= 2 else None
-
-
-def schema_of(X: Array | pd.DataFrame) -> Schema:
-    """Learn how these rows become inputs: as the columns of a table, or as vectors or images in an array."""
-    if not isinstance(X, pd.DataFrame):
-        return array_schema(X, X[:0], scale_inputs(X)[0])
-    problems: list[str] = []
-    columns = fit_columns(X.rename(columns=str), "error", problems, [], IN_PYTHON)
-    if problems:
-        raise UserError(" ".join(problems))
-    return Schema((sum(len(column.inputs) for column in columns),), columns)
-
-
-def noisy_task(
-    schema: Schema,
-    inputs: Tensor,
-    labels: Tensor,
-    trusted: Tensor,
-    classes: tuple[str, ...],
-    names: tuple[str, ...] | None,
-) -> NoisyTask:
-    """Return the task of learning from rows in memory; there are no test examples."""
-    train, rows = Examples(inputs, labels), torch.arange(len(labels))
-    dataset = Dataset(
-        "data",
-        train,
-        train.subset(rows[:0]),
-        classes,
-        flip=False,
-        rows=rows,
-        curated=False,
-        trusted=trusted,
-        names=names,
-        schema=schema,
-    )
-    noisy = train.subset(rows[~trusted])
-    return NoisyTask(
-        dataset, train.subset(rows[trusted]), noisy, rows[~trusted], NoisyLabels(noisy.labels, None, len(classes), None)
-    )
 
 
 def _check_features(estimator: BaseEstimator, X: pd.DataFrame, reset: bool) -> None:

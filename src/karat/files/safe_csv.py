@@ -11,8 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from karat.errors import UserError, unreadable
+from karat.errors import UserError
 from karat.files.atomic import replacing
+from karat.files.text_tables import read_text_table
 
 _RUNS = re.compile(r"'*[=+\-@\t\r]")
 _ESCAPED = re.compile(r"'+[=+\-@\t\r]")
@@ -57,28 +58,11 @@ def write_safe_csv(frame: pd.DataFrame, path: Path) -> None:
 
 def read_safe_csv(path: Path) -> pd.DataFrame:
     """Read such a table: text as it was written, "NA" and "null" too; numbers where the column is one of ours."""
-    try:
-        separator = _separator(path)
-        table = pd.read_csv(
-            path, sep=separator, dtype=str, keep_default_na=False, na_filter=False, encoding="utf-8-sig"
-        )
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except (ValueError, pd.errors.ParserError) as error:  # no columns, broken quotes, another encoding
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path} is not a CSV file in UTF-8 ({reason}): export it again.") from error
-    table = table.rename(columns=unescaped)
+    table = read_text_table(path, "export it again").rename(columns=unescaped)
     for place, name in enumerate(table.columns):
         column = table.iloc[:, place]
         table.isetitem(place, _typed(column, name, path) if name in _TYPES else column.map(unescaped))
     return table
-
-
-def _separator(path: Path) -> str:
-    """Return a semicolon if the first line has that and no comma: some spreadsheets save a .csv so."""
-    with path.open(encoding="utf-8-sig") as file:
-        first = file.readline()
-    return ";" if ";" in first and "," not in first else ","
 
 
 def _typed(column: pd.Series, name: str, path: Path) -> pd.Series:

@@ -19,18 +19,19 @@ SHEET = COLUMNS * COLUMNS  # thumbnails a file: 50,000 of them are 500 files, of
 LARGEST = 160  # pixels; a sheet of such photographs has about 600 kB
 LOSSLESS = 64  # images up to this size are PNG: JPEG would blur what little there is
 SHOWN_COLUMNS = 30  # of a feature row
+LONGEST = 2_000  # characters of a cell
 
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """What a table says about its rows: the names of the columns, and the values of rows by their `index`."""
+    """What a table says about its rows: the names of all columns, and the cells of rows, by `index`, in the first."""
 
     names: Sequence[str]
-    values: Callable[[Sequence[int]], Sequence[Sequence[object]]]
+    cells: Callable[[Sequence[int], int], Sequence[Sequence[str]]]
 
     def shown(self, rows: Sequence[int]) -> list[list[str]]:
-        """Return the first columns of these rows as text."""
-        return [[shown_value(value) for value in row[:SHOWN_COLUMNS]] for row in self.values(rows)]
+        """Return the first columns of these rows; cells that would fill the page are cut off."""
+        return [[cut(cell) for cell in row] for row in self.cells(rows, SHOWN_COLUMNS)]
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,13 @@ class Sheets:
     height: int
 
 
-def shown_value(value: object) -> str:
-    """Write a value of a feature row.
+def cut(cell: str) -> str:
+    """Return a cell as it is, or its beginning and its length where it is too long to be looked at.
 
-    >>> shown_value(3.14159265), shown_value(2.0), shown_value("Bonn"), shown_value(None)
-    ('3.1416', '2', 'Bonn', '')
+    >>> cut("1234567"), cut("007"), cut("x" * 10_000)[-25:]
+    ('1234567', '007', 'xxx … (10,000 characters)')
     """
-    if value is None:
-        return ""
-    return f"{value:.5g}" if isinstance(value, (float, np.floating)) else str(value)
+    return cell if len(cell) <= LONGEST else f"{cell[:LONGEST]} … ({len(cell):,} characters)"
 
 
 def write_sheets(folder: Path, rows: Sequence[int], thumbnail: Thumbnail) -> Sheets:

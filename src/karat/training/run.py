@@ -24,7 +24,6 @@ from karat.report.run_report import report_after_training
 from karat.settings.config import Config
 from karat.settings.read import read_run_config
 from karat.training.audit_record import audit_record
-from karat.training.corrections import read_corrections
 from karat.training.fit import BarListener, fit
 from karat.training.plan import with_chosen
 from karat.training.run_checkpoint import identity, read_state, save_with_ledger, warn_of_changes, with_ledger
@@ -89,9 +88,7 @@ class RunListener(BarListener):
 def task_of(config: Config) -> NoisyTask:
     """Prepare the examples that a config names."""
     labeller = semantic_labeller(config.noise, config.seed, config.training.device)
-    file = config.data.labels_file
-    corrections = None if file is None else read_corrections(file)
-    return prepare_task(config.data, config.noise, config.seed, labeller, corrections)
+    return prepare_task(config.data, config.noise, config.seed, labeller)
 
 
 def train_run(

@@ -65,9 +65,11 @@ def test_labels_belong_to_rows_of_the_data_in_any_order_and_number(tmp_path, end
 
 
 def test_csv_from_a_spreadsheet(tmp_path):
-    """Rows in another order, another column, a byte-order mark and Windows line ends."""
+    """Rows in another order, another column, a byte-order mark and Windows line ends; or with semicolons."""
     file = tmp_path / "labels.csv"
     file.write_bytes(b"\xef\xbb\xbfindex,name,given_label\r\n1,b.png,5\r\n0,a.png,3\r\n")
+    assert load_labels(file, torch.arange(2), 6).given.tolist() == [3, 5]
+    file.write_bytes(b'index;name;given_label\n1;"a;b,c";5\n0;a.png;3\n')
     assert load_labels(file, torch.arange(2), 6).given.tolist() == [3, 5]
 
 
@@ -97,7 +99,8 @@ def test_failed_write_keeps_the_old_file(tmp_path, ending):
             r"true_label in .* reach from -2 to 0: number the 3 classes 0 to 2, and -1 what is none of them",
         ),
         ("index,given_label\n0,1\n1,0.5\n", r"given_label in .* type <U3: give one integer per example"),
-        ("index,given_label\n0,1\n1\n", r"not a table of cells .*row 3 has 1 cells, the first 2.*: write the columns"),
+        ("index,given_label\n0,1\n1\n", r"given_label in .* type <U1: give one integer per example"),
+        ("index,given_label\n0,1,2\n", r"do not fit its first line .*: write the columns index, given_label"),
         ("index,given_label\n0,1\n1,99999999999999999999\n", "type <U20: give one integer per example"),
         ("index,given_label\n0,1\n0,1\n", "names an example twice: give each example one row"),
         ("given_label\n1\n", "1 labels and no index, and the data have train examples up to row 1: add a column index"),
@@ -105,7 +108,7 @@ def test_failed_write_keeps_the_old_file(tmp_path, ending):
             "index,label\n0,1\n1,1\n",
             r"has no given_label: give index and given_label .* of its columns \(index, label\)",
         ),
-        ("", "has no given_label"),
+        ("", "is empty: write the columns index, given_label"),
     ],
 )
 def test_unusable_csv(tmp_path, text, message):

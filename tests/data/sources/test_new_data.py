@@ -129,6 +129,18 @@ def test_arrays(tmp_path, folder):
     np.savez(file, inputs=pixels[:, :8])
     with pytest.raises(UserError, match="have 3 channels and 8x16 pixels: give images of 3 channels and 16x16"):
         read_new_data(folder.schema, file)
+    np.savez(file, inputs=pixels, labels=np.array(["dog", "eel"]))
+    with pytest.raises(UserError, match=r"new\.npz has labels that the model does not know \('eel'\)"):
+        read_new_data(folder.schema, file, folder.classes)
+    np.savez(file, inputs=pixels, labels=np.array(["dog"]), ids=np.array([1, 1]))
+    with pytest.raises(UserError, match=r"has 2 inputs and 1 labels: give one label per input"):
+        read_new_data(folder.schema, file, folder.classes)
+    assert read_new_data(folder.schema, file).names == ("1", "1")
+    np.savez(file, inputs=pixels, ids=np.array([1]))
+    with pytest.raises(
+        UserError, match=r"array ids in .* shape \(1,\): give one integer or text for each of the 2 rows"
+    ):
+        read_new_data(folder.schema, file)
     with pytest.raises(UserError, match="has no array inputs and labels"):
         read_new_data(folder.schema, file, folder.classes)
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from karat.data.benchmarks.array_files import read_parquet_images
 from karat.data.benchmarks.cifar_files import read_cifar_file, read_cifar_names
 from karat.data.examples import Dataset, Part, Request, from_arrays
 from karat.data.noise.labels import CIFAR10_CLASS_MAP
-from karat.data.readers import read_parquet_images, require
 from karat.errors import UserError
+from karat.files.required import require
 
 CIFAR10_CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),

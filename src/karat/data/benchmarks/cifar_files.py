@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from karat.data.readers import Array, require
+from karat.data.readers import Array
 from karat.errors import UserError
+from karat.files.required import require
 
 
 class _Bytes:

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from karat.data.benchmarks.array_files import read_idx
 from karat.data.examples import Dataset, Request, from_arrays
-from karat.data.readers import Array, read_idx, require
+from karat.data.readers import Array
+from karat.files.required import require
 
 FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # Debian's package dataset-fashion-mnist
 FASHION_MNIST_CLASSES = (

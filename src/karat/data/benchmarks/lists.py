@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from karat.data.examples import Listing
-from karat.data.readers import require
 from karat.errors import UserError
+from karat.files.required import require
 
 _ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif")
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from karat.data.noise.label_tables import read_table
+from karat.data.noise.label_tables import read_label_table
 from karat.data.noise.labels import NoisyLabels, check_labels
 from karat.data.readers import Array
 from karat.errors import UserError, choose, suggestion
@@ -47,7 +47,7 @@ def load_labels(
     """
     path = Path(path)
     column = column or "given_label"
-    columns = read_table(path)
+    columns = read_label_table(path)
     if column not in columns:
         raise UserError(
             f"{path} has no {column}: give index and {column} and, where known, true_label, or name one of its "

@@ -1,6 +1,5 @@
 """Read tables of labels into named columns: .csv, .npz, and .pt as far as no foreign code is run."""
 
-import csv
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,34 +8,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from karat.data.readers import Array, read_npz, require
+from karat.data.readers import Array, read_npz
 from karat.errors import UserError, choose
+from karat.files.required import require
+from karat.files.text_tables import read_text_table
 
 _PLAIN_ARRAYS = ("<U0", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "float64", "float32")
 
 
-def read_table(path: Path) -> dict[str, Array]:
+def read_label_table(path: Path) -> dict[str, Array]:
     """Read the columns of a table by the ending of its file; a .csv column is integers if all of its cells are."""
     endings = {".npz": read_npz, ".csv": _read_csv, ".pt": _read_pt, ".npy": _refuse_npy}
     return choose("label file ending", path.suffix, endings)(path)
 
 
 def _read_csv(path: Path) -> dict[str, Array]:
-    require(path, "check the path")
-    try:
-        # utf-8-sig: spreadsheets write a byte-order mark.
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
-        header = rows[0] if rows else []
-        for number, row in enumerate(rows, start=1):
-            if len(row) != len(header):
-                raise ValueError(f"row {number} has {len(row)} cells, the first {len(header)}")
-    except (OSError, ValueError, csv.Error) as error:
-        raise UserError(
-            f"{path} is not a table of cells separated by commas ({error}): "
-            "write the columns index, given_label and, where known, true_label."
-        ) from error
-    return {name: _cells([row[column] for row in rows[1:]]) for column, name in enumerate(header)}
+    frame = read_text_table(path, "write the columns index, given_label and, where known, true_label")
+    return {str(name): _cells(column.tolist()) for name, column in frame.items()}
 
 
 def _cells(cells: list[str]) -> Array:

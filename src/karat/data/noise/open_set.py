@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from karat.data.arrays import scale_inputs
+from karat.data.arrays import check_inputs, is_signed, scale_images
 from karat.data.datasets import DATASETS, load_dataset
 from karat.data.decoding import IMAGE_ENDINGS
 from karat.data.images import ImageFiles, Inputs
@@ -118,7 +118,8 @@ def _put(inputs: Inputs, rows: Tensor, source: Source, chosen: Tensor, name: str
 def _take(source: Source, rows: Tensor) -> Tensor:
     if isinstance(source, np.ndarray):
         pixels = source[rows.numpy()]
-        return scale_inputs(pixels, pixels[:1])[0]
+        check_inputs("The open-set source", pixels)
+        return scale_images(pixels, is_signed(pixels))
     return source[rows]
 
 

@@ -7,20 +7,14 @@ import numpy as np
 import torch
 
 from karat.data.examples import Dataset, Examples, Skipped
-from karat.data.features import encode, fit_columns
 from karat.data.images import ImageFiles, Inputs, take
 from karat.data.readers import Array
-from karat.data.schema import Schema
 from karat.data.settings import DataSettings
-from karat.data.sources.checks import check_classes, check_duplicates, check_ids, feature_keys
-from karat.data.sources.image_check import check_images
-from karat.data.sources.image_shapes import choose_shape
+from karat.data.sources.checks import check_classes, check_duplicates, check_ids
 from karat.data.sources.problems import Problems, counted
 from karat.data.sources.rows import TEST, TRUSTED, Rows
 from karat.data.trusted import limited_rows
 from karat.errors import UserError
-
-_QUICKLY_CHECKED = 20_000  # so many images are decoded even where something else is wrong already
 
 
 def assemble(rows: Rows, data: DataSettings, seed: int = 0) -> Dataset:
@@ -32,74 +26,47 @@ def assemble(rows: Rows, data: DataSettings, seed: int = 0) -> Dataset:
     if data.limit is not None:
         problems.stop()  # which rows are kept depends on the labels
         rows = rows.subset(_limit(rows, classes, data.limit, seed))
-    inputs: Inputs
-    skipped: tuple[Skipped, ...] = ()
-    if rows.images is None:
-        inputs, schema = _features(rows, data, problems)
-    else:
-        rows, inputs, schema, skipped = _images(rows, data, problems)
-        if skipped:  # a class may have lost all its examples
-            classes = check_classes(rows, problems)
-            problems.errors, problems.warnings = (
-                [*dict.fromkeys(said)] for said in (problems.errors, problems.warnings)
-            )
-        problems.stop()
-    name = Path(data.name).resolve().name.split(".")[0] or "data"
-    dataset = _dataset(name, rows, inputs, schema, classes, skipped, problems)
-    chosen = schema.images and schema.shape[1] == schema.shape[2] and data.image_size is None
-    return replace(dataset, image_size=schema.shape[1] if chosen else None)
-
-
-def _images(rows: Rows, data: DataSettings, problems: Problems) -> tuple[Rows, ImageFiles, Schema, tuple[Skipped, ...]]:
-    """Decode all images once; return the rows and inputs without those that are skipped."""
-    assert rows.images is not None
-    if len(rows) > _QUICKLY_CHECKED:
-        problems.stop()
-    channels, height, width = choose_shape(rows.images, data.image_size, problems.notes)
-    inputs = ImageFiles(rows.images, (height, width), channels=channels)
-    bad, digests = check_images(inputs, rows.name)
-    kept = np.array([row for row in range(len(rows)) if row not in bad], dtype=np.int64)
+    schema = rows.content.fit(rows.parts != TEST, data, rows.remedies, problems)
+    looked = rows.content.look(schema)
+    bad = tuple(Skipped(rows.name(row), reason) for row, reason in looked.unreadable.items())
+    kept = np.setdiff1d(np.arange(len(rows)), list(looked.unreadable))
+    if bad:
+        rows = rows.subset(kept)
     if bad and data.on_bad_image == "skip":
         problems.warnings.append(f"{counted(len(bad), 'image')} cannot be read: training goes on without.")
+        classes = check_classes(rows, problems)  # a class may have lost all its examples
+        problems.errors, problems.warnings = ([*dict.fromkeys(said)] for said in (problems.errors, problems.warnings))
     else:
-        problems.bad_images = tuple(bad.values())
-    rows, inputs = rows.subset(kept), inputs.subset(torch.from_numpy(kept))
-    check_duplicates(rows, [digests[row] for row in kept], True, problems)
-    schema = Schema(
-        (channels, height, width),
-        label_column=data.label_column,
-        path_column=rows.path_column or "path",
-        id_column=data.id_column,
-    )
-    return rows, inputs, schema, () if problems.bad_images else tuple(bad.values())
-
-
-def _features(rows: Rows, data: DataSettings, problems: Problems) -> tuple[Inputs, Schema]:
-    assert rows.features is not None
-    columns = fit_columns(rows.features[rows.parts != TEST], data.missing, problems.errors, problems.notes)
-    check_duplicates(rows, feature_keys(rows.features), False, problems)
+        problems.bad_images = bad
+    keys = looked.keys()
+    check_duplicates(rows, [keys[row] for row in kept], problems)
     problems.stop()
     try:
-        inputs = encode(columns, rows.features)
-    except UserError as error:
+        inputs = looked.inputs()
+    except UserError as error:  # what was learned from the train rows suits them
         raise UserError(f"{problems.source}, test rows: {error}") from error
-    schema = Schema(tuple(inputs.shape[1:]), columns, label_column=data.label_column, id_column=data.id_column)
-    return inputs, schema
+    if bad:
+        inputs = take(inputs, torch.from_numpy(kept))
+    schema = replace(
+        schema,
+        label_column=data.label_column,
+        path_column=rows.path_column or schema.path_column,
+        id_column=data.id_column,
+    )
+    chosen = isinstance(inputs, ImageFiles) and data.image_size is None and schema.shape[1] == schema.shape[2]
+    return replace(
+        _dataset(Path(data.name).resolve().name.split(".")[0] or "data", rows, inputs, classes),
+        schema=schema,
+        skipped=bad,
+        notes=(*problems.warnings, *problems.notes),
+        image_size=schema.shape[1] if chosen else None,
+    )
 
 
-def _dataset(
-    name: str,
-    rows: Rows,
-    inputs: Inputs,
-    schema: Schema,
-    classes: tuple[str, ...],
-    skipped: tuple[Skipped, ...],
-    problems: Problems,
-) -> Dataset:
-    numbers = {name: number for number, name in enumerate(classes)}
+def _dataset(name: str, rows: Rows, inputs: Inputs, classes: tuple[str, ...]) -> Dataset:
+    numbers = {label: number for number, label in enumerate(classes)}
     labels = torch.tensor([numbers[label] for label in rows.labels], dtype=torch.int64)
     train, test = (torch.from_numpy(np.flatnonzero(chosen)) for chosen in (rows.parts != TEST, rows.parts == TEST))
-
     names = None if rows.names is None else _different(rows)
 
     def names_of(indices: torch.Tensor) -> tuple[str, ...] | None:
@@ -107,19 +74,24 @@ def _dataset(
 
     return Dataset(
         name,
-        Examples(take(inputs, train), labels[train]),
-        Examples(take(inputs, test), labels[test]),
+        Examples(_part(inputs, train), labels[train]),
+        Examples(_part(inputs, test), labels[test]),
         classes,
         flip=False,  # nobody said that a mirrored image means the same; augmentation.flip can say so
         rows=torch.from_numpy(rows.places[train.numpy()]),
         curated=False,
-        trusted=torch.from_numpy(rows.parts[train.numpy()] == TRUSTED),
+        trusted=torch.from_numpy(rows.parts[train.numpy()] == TRUSTED) if rows.says_trusted else None,
         names=names_of(train),
         test_names=names_of(test),
-        schema=schema,
-        skipped=skipped,
-        notes=(*problems.warnings, *problems.notes),
+        cells=rows.content.cells(rows.places),
     )
+
+
+def _part(inputs: Inputs, indices: torch.Tensor) -> Inputs:
+    """Return the inputs at these indices, without a copy where they follow each other."""
+    if len(indices) and int(indices[-1] - indices[0]) == len(indices) - 1:
+        return take(inputs, slice(int(indices[0]), int(indices[-1]) + 1))
+    return take(inputs, indices)
 
 
 def _different(rows: Rows) -> list[str]:
@@ -137,5 +109,6 @@ def _limit(rows: Rows, classes: tuple[str, ...], limit: int, seed: int) -> Array
     numbers = {name: number for number, name in enumerate(classes)}
     train = np.flatnonzero(rows.parts != TEST)
     labels = torch.tensor([numbers[rows.labels[row]] for row in train.tolist()])
-    kept = limited_rows(labels, torch.from_numpy(rows.parts[train] == TRUSTED), len(classes), limit, seed)
+    trusted = torch.from_numpy(rows.parts[train] == TRUSTED) if rows.says_trusted else None
+    kept = limited_rows(labels, trusted, len(classes), limit, seed)
     return np.sort(np.concatenate([train[kept.numpy()], np.flatnonzero(rows.parts == TEST)]))

@@ -11,11 +11,6 @@ from karat.data.readers import Array
 from karat.data.sources.problems import Problems, counted, named, terminal_safe
 from karat.data.sources.rows import NOISY, TEST, TRUSTED, Rows
 
-MARKING = (
-    "mark the rows whose labels you verified, a few of each class, with true in a column trusted, in a folder or split "
-    "called trusted, or in data of their own given with --data.trusted"
-)
-
 
 def sorted_classes(labels: Sequence[str]) -> tuple[str, ...]:
     """Return the different labels, in numeric order where all are whole numbers.
@@ -45,9 +40,9 @@ def check_classes(rows: Rows, problems: Problems) -> tuple[str, ...]:
     if len(classes) < 2:
         found = f"one class ('{classes[0]}')" if classes else "no class"
         problems.errors.append(f"The train rows have {found}: give examples of at least 2.")
-    if not (rows.parts == TRUSTED).any():
-        problems.errors.append(f"No row is trusted: {MARKING}.")
-    else:
+    if rows.says_trusted and not (rows.parts == TRUSTED).any():
+        problems.errors.append(f"No row is trusted: {rows.remedies.mark_trusted}.")
+    elif rows.says_trusted:
         untrusted = [name for name in classes if name not in of_part[TRUSTED]]
         if untrusted:
             problems.errors.append(
@@ -85,23 +80,23 @@ def check_ids(rows: Rows, problems: Problems) -> None:
         )
 
 
-def check_duplicates(rows: Rows, keys: Sequence[Hashable], images: bool, problems: Problems) -> None:
+def check_duplicates(rows: Rows, keys: Sequence[Hashable], problems: Problems) -> None:
     """Check rows of the same content: equal images are the same example, equal features often are not."""
-    what = "image" if images else "feature row"
+    what = rows.content.noun
     table = pd.DataFrame(
         {"key": pd.factorize(np.array(keys, dtype=object))[0], "label": rows.labels, "part": rows.parts}
     )
     table = table[table.duplicated("key", keep=False)]
     if not len(table):
         return
-    _check_leaks(rows, table, what, images, problems)
+    _check_leaks(rows, table, problems)
     trusted = _with_two_labels(table[table["part"] == TRUSTED])
     if len(trusted):
         sentence = (
             f"{counted(trusted['key'].nunique(), what, 'is/are')} trusted under two labels ({_pairs(rows, trusted)}): "
             "decide which label is right."
         )
-        (problems.errors if images else problems.warnings).append(sentence)
+        (problems.errors if rows.content.identifies else problems.warnings).append(sentence)
     train = _with_two_labels(table[table["part"] != TEST])
     noisy = train[~train["key"].isin(trusted["key"])]
     if len(noisy):
@@ -111,24 +106,18 @@ def check_duplicates(rows: Rows, keys: Sequence[Hashable], images: bool, problem
         )
 
 
-def feature_keys(features: pd.DataFrame) -> Sequence[Hashable]:
-    """Return a value for each row that equal features share."""
-    mixed = {name: str for name, kind in features.dtypes.items() if kind.kind == "O"}
-    return pd.util.hash_pandas_object(features.astype(mixed), index=False).tolist()
-
-
-def _check_leaks(rows: Rows, table: pd.DataFrame, what: str, images: bool, problems: Problems) -> None:
+def _check_leaks(rows: Rows, table: pd.DataFrame, problems: Problems) -> None:
     """Check that no test row is learned from."""
     tested = set(table.loc[table["part"] == TEST, "key"])
-    for part, certain in ((TRUSTED, images), (NOISY, False)):
+    for part, certain in ((TRUSTED, rows.content.identifies), (NOISY, False)):
         leaked = table[(table["part"] == part) & table["key"].isin(tested)]
         if not len(leaked):
             continue
         kind = "trusted" if part == TRUSTED else "noisy"
-        if part == TRUSTED and not images and rows.names is not None:  # the same features and the same id
+        if part == TRUSTED and not certain and rows.names is not None:  # the same features and the same id
             ids = {rows.names[row] for row in table.index[table["part"] == TEST]}
             certain = any(rows.names[row] in ids for row in leaked.index)
-        count = counted(len(leaked), f"{kind} {what}", "is/are")
+        count = counted(len(leaked), f"{kind} {rows.content.noun}", "is/are")
         sentence = f"{count} also in the test part ({_named(rows, leaked.index)}): "
         if certain:
             problems.errors.append(f"{sentence}what is learned from cannot be tested on, so take them out of one part.")

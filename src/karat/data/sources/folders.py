@@ -2,12 +2,14 @@
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from karat.data.decoding import IMAGE_ENDINGS, printable
 from karat.data.settings import DataSettings
+from karat.data.sources.content import EncodedImages
 from karat.data.sources.problems import counted, named
 from karat.data.sources.rows import NOISY, SPLITS, TEST, TRUSTED, Rows, join
 from karat.errors import UserError
@@ -58,8 +60,8 @@ def class_folders(root: Path, part: int, prefix: str = "") -> Rows:
         labels,
         np.full(count, part),
         np.arange(count),
+        EncodedImages(paths),
         names,
-        images=paths,
         notes=tuple(map(printable, notes)),
     )
 
@@ -96,7 +98,7 @@ def _split_folder(root: Path) -> Rows:
     notes = rows.notes
     if ignored:
         notes += (f"Not used, since train and trusted are beside them: the folders {printable(named(ignored))}.",)
-    return Rows(str(root), rows.labels, rows.parts, rows.places, rows.names, images=rows.images, notes=notes)
+    return replace(rows, source=str(root), notes=notes)
 
 
 def _has_folders(folder: Path) -> bool:

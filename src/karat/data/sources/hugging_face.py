@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from karat.data.columns import expand_lists
 from karat.data.settings import DataSettings
 from karat.data.sources.rows import NOISY, SPLITS, Rows, join
-from karat.data.sources.table_files import Table, expand_lists
+from karat.data.sources.table_files import Table
 from karat.data.sources.tables import rows_of_table
 from karat.errors import UserError
 

@@ -1,21 +1,19 @@
 """Every image is decoded once before training: what cannot be read is known at once, not in the third epoch."""
 
 import sys
-from collections.abc import Callable
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from karat.data.examples import Skipped
 from karat.data.images import ImageFiles
 
 _WORTH_A_BAR = 500
 
 
-def check_images(images: ImageFiles, name: Callable[[int], str]) -> tuple[dict[int, Skipped], list[bytes]]:
-    """Decode all images; return the unreadable ones by row, and a hash of each image's bytes (empty: unreadable)."""
-    bad: dict[int, Skipped] = {}
+def check_images(images: ImageFiles) -> tuple[dict[int, str], list[bytes]]:
+    """Decode all images; return why some cannot be read, by row, and a hash of each one's bytes (empty: unreadable)."""
+    bad: dict[int, str] = {}
     digests: list[bytes] = []
     console = Console(stderr=True, force_terminal=sys.stderr.isatty())
     columns = (
@@ -31,7 +29,7 @@ def check_images(images: ImageFiles, name: Callable[[int], str]) -> tuple[dict[i
         task = bar.add_task("checking images", total=len(images))
         for row, (reason, digest) in enumerate(images.check()):
             if reason is not None:
-                bad[row] = Skipped(name(row), reason)
+                bad[row] = reason
             digests.append(digest)
             bar.advance(task)
     return bad, digests

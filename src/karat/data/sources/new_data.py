@@ -13,13 +13,13 @@ from torch import Tensor
 
 from karat.data.decoding import IMAGE_ENDINGS, printable
 from karat.data.examples import Skipped
-from karat.data.images import ImageFiles, Inputs
-from karat.data.readers import read_npz
+from karat.data.images import Inputs, take
 from karat.data.schema import Schema
 from karat.data.settings import DataSettings
+from karat.data.sources.content import EncodedImages
 from karat.data.sources.folders import class_folders, images_in, is_split
 from karat.data.sources.hugging_face import is_hugging_face, read_hugging_face
-from karat.data.sources.image_check import check_images
+from karat.data.sources.npz import read_new_arrays
 from karat.data.sources.problems import Problems, counted, named
 from karat.data.sources.rows import SPLITS, TEST, Rows, join
 from karat.data.sources.table_files import is_table, read_table
@@ -51,60 +51,45 @@ def read_new_data(
     With the classes of a model they are rows to measure it on: each needs a label that it knows, and where the data
     have a test part, only that is read. `path` is the folder that paths in a table start from (None: the table's own).
     """
-    found = _read(schema, str(data), path, on_bad_image, labelled=classes is not None)
-    if classes is None:
-        return NewData(found.inputs, found.names, None, found.skipped)
-    numbers = {name: number for number, name in enumerate(classes)}
-    unknown = sorted({label for label in found.labels if label not in numbers})
-    if unknown:
-        quoted = [f"'{label}'" for label in unknown]
-        raise UserError(
-            f"{data} has labels that the model does not know ({named(quoted)}): write those of its training data "
-            f"({named(classes)}), or leave these rows out."
-        )
-    labels = torch.tensor([numbers[label] for label in found.labels], dtype=torch.int64)
-    return NewData(found.inputs, found.names, labels, found.skipped)
-
-
-class _Found(NamedTuple):
-    inputs: Inputs
-    names: tuple[str, ...]
-    labels: list[str]
-    skipped: tuple[Skipped, ...] = ()
-
-
-def _read(schema: Schema, data: str, path: Path | None, on_bad_image: str, labelled: bool) -> _Found:
-    if data.endswith(".npz"):
-        return _npz(schema, Path(data), labelled)
-    rows = _rows(schema, data, path, labelled)
+    labelled = classes is not None
+    rows = _rows(schema, str(data), path, labelled)
     for note in rows.notes:
         logger.info(note)
     if labelled and (rows.parts == TEST).any() and not (rows.parts == TEST).all():
         rows = rows.subset(np.flatnonzero(rows.parts == TEST))
         logger.info("Only the test part of %s is read: %s.", data, counted(len(rows), "row"))
-    names = tuple(rows.names or (str(place) for place in rows.places))
-    if rows.images is None:
-        assert rows.features is not None
-        return _Found(schema.inputs_of(rows.features), names, rows.labels)
-    channels, height, width = schema.shape
-    inputs = ImageFiles(rows.images, (height, width), channels=channels)
-    bad, _ = check_images(inputs, rows.name)
-    if bad and on_bad_image != "skip":
-        problems = Problems(data)
-        problems.bad_images = tuple(bad.values())
+    looked = rows.content.look(schema)
+    skipped = tuple(Skipped(rows.name(row), reason) for row, reason in looked.unreadable.items())
+    if skipped and on_bad_image != "skip":
+        problems = Problems(str(data))
+        problems.bad_images = skipped
         problems.stop()
-    kept = [row for row in range(len(rows)) if row not in bad]
-    return _Found(
-        inputs.subset(kept),
-        tuple(names[row] for row in kept),
-        [rows.labels[row] for row in kept],
-        tuple(bad.values()),
-    )
+    inputs = looked.inputs()
+    if skipped:
+        kept = np.setdiff1d(np.arange(len(rows)), list(looked.unreadable))
+        rows, inputs = rows.subset(kept), take(inputs, torch.from_numpy(kept))
+    names = tuple(rows.names or (str(place) for place in rows.places))
+    return NewData(inputs, names, None if classes is None else _labels(str(data), rows, classes), skipped)
+
+
+def _labels(data: str, rows: Rows, classes: Sequence[str]) -> Tensor:
+    """Return the numbers of the labels, all of which must be those of the model."""
+    numbers = {name: number for number, name in enumerate(classes)}
+    unknown = sorted({label for label in rows.labels if label not in numbers})
+    if unknown:
+        quoted = [f"'{label}'" for label in unknown]
+        raise UserError(
+            f"{data} has labels that the model does not know ({named(quoted)}): write those of its training "
+            f"data ({named(classes)}), or leave these rows out."
+        )
+    return torch.tensor([numbers[label] for label in rows.labels], dtype=torch.int64)
 
 
 def _rows(schema: Schema, data: str, path: Path | None, labelled: bool) -> Rows:
     """List the rows of a file or folder whose kind must be that of the schema."""
     place = Path(data)
+    if data.endswith(".npz"):
+        return read_new_arrays(place, labelled)
     settings = DataSettings(data, path, label_column=schema.label_column, id_column=schema.id_column)
     if is_table(data):
         table = read_table(place)
@@ -130,7 +115,7 @@ def _rows(schema: Schema, data: str, path: Path | None, labelled: bool) -> Rows:
             f"{data} is no data for this model: give a folder of images, a table with their paths (.csv, .tsv, "
             f".parquet), a Hugging Face dataset{'' if labelled else ', an image'} or an .npz file."
         )
-    return Rows(data, [""], np.array([TEST]), np.array([0]), [printable(data)], images=[data])
+    return Rows(data, [""], np.array([TEST]), np.array([0]), EncodedImages([data]), [printable(data)])
 
 
 def _columns(schema: Schema, settings: DataSettings, columns: Sequence[str]) -> DataSettings:
@@ -162,7 +147,8 @@ def _folder(root: Path, labelled: bool) -> Rows:
         if not paths:
             raise UserError(f"{root} has no images: check the path.")
         names = [printable(Path(image).relative_to(root)) for image in paths]
-        return Rows(str(root), [""] * len(paths), np.full(len(paths), TEST), np.arange(len(paths)), names, images=paths)
+        count = len(paths)
+        return Rows(str(root), [""] * count, np.full(count, TEST), np.arange(count), EncodedImages(paths), names)
     if not is_split(root):
         return class_folders(root, TEST)
     parts = [
@@ -171,18 +157,3 @@ def _folder(root: Path, labelled: bool) -> Rows:
         if folder.is_dir() and folder.name.lower() in SPLITS
     ]
     return join(parts)
-
-
-def _npz(schema: Schema, file: Path, labelled: bool) -> _Found:
-    """Read the arrays inputs, labels and ids, or those of a test part, which has no ids."""
-    arrays = read_npz(file)
-    prefix = "" if "inputs" in arrays else "test_"
-    inputs, labels = arrays.get(f"{prefix}inputs"), arrays.get(f"{prefix}labels")
-    if inputs is None or (labelled and labels is None):
-        raise UserError(f"{file} has no array inputs{' and labels' * labelled}: save them in it.")
-    ids = np.arange(len(inputs)) if prefix else arrays.get("ids", np.arange(len(inputs)))  # else those of train rows
-    texts = [str(label) for label in labels.tolist()] if labelled and labels is not None else [""] * len(inputs)
-    for name, array in (("labels", texts), ("ids", ids)):
-        if len(array) != len(inputs):
-            raise UserError(f"{file} has {len(inputs)} inputs and {len(array)} {name}: give one for each input.")
-    return _Found(schema.inputs_of(inputs), tuple(str(name) for name in ids.tolist()), texts)

@@ -1,8 +1,5 @@
 """Tables in .csv, .tsv and .parquet files. Text stays text: '01' and 'NA' are what they say."""
 
-import csv
-import gzip
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from karat.data.readers import Array, require
+from karat.data.columns import expand_lists
+from karat.data.readers import Array
 from karat.errors import UserError
+from karat.files.required import require
+from karat.files.text_tables import TEXT_ENDINGS, read_text_table, refuse_doubles
 
-TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TABLE_ENDINGS = (*TEXT_ENDINGS, ".parquet", ".pq")
 
 
@@ -43,81 +42,10 @@ def read_table(path: Path) -> Table:
     return Table(str(path), expand_lists(frame, str(path)), encoded)
 
 
-def expand_lists(frame: pd.DataFrame, source: str) -> pd.DataFrame:
-    """Put one column for each element in the place of columns of lists, such as embeddings.
-
-    >>> expand_lists(pd.DataFrame({"e": [[1, 2], [3, 4]], "f": [5, 6]}), "mine").columns.tolist()
-    ['e[0]', 'e[1]', 'f']
-    """
-    parts: list[pd.DataFrame] = []
-    for name in map(str, frame.columns):
-        series = frame[name]
-        first = next((cell for cell in series if cell is not None), None) if series.dtype == object else None
-        if not isinstance(first, (list, tuple, np.ndarray)):
-            parts.append(series.to_frame())
-            continue
-        lengths = {np.shape(cell) for cell in series}
-        if len(lengths) != 1 or len(next(iter(lengths))) != 1:
-            raise UserError(
-                f"The lists in column '{name}' of {source} are not all of one length: give each row as many numbers."
-            )
-        values = np.stack([np.asarray(cell) for cell in series])
-        names = [f"{name}[{place}]" for place in range(values.shape[1])]
-        parts.append(pd.DataFrame(values, columns=names, index=frame.index))
-    return pd.concat(parts, axis=1) if parts else frame
-
-
 def _read_text(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:
-    try:
-        separator, names = _header(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-            frame = pd.read_csv(
-                path,
-                sep=separator,
-                dtype=str,
-                keep_default_na=False,
-                index_col=False,
-                names=names,
-                header=0,
-                encoding="utf-8-sig",
-            )
-    except UserError:
-        raise
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not text in UTF-8 ({error.reason}): save it as UTF-8.") from error
-    except (OSError, EOFError) as error:
-        raise UserError(f"{path} cannot be read ({error}): check the file.") from error
-    except (ValueError, csv.Error, pd.errors.ParserWarning) as error:  # pandas' own errors are ValueErrors
-        reason = " ".join(str(error).split()).removeprefix("Error tokenizing data. ")
-        raise UserError(
-            f"{path} has rows that do not fit its first line ({reason}): give each row one cell for each column, "
-            "and put cells with a separator in them into double quotes."
-        ) from error
-    return frame.fillna(""), {}  # rows that end early
-
-
-def _header(path: Path) -> tuple[str, list[str]]:
-    """Return the separator, as the ending or else the first line has it, and the names of the columns."""
-    name = path.name.lower()
-    with (
-        gzip.open(path, "rt", encoding="utf-8-sig") if name.endswith(".gz") else path.open(encoding="utf-8-sig") as file
-    ):
-        first = file.readline()
-        separator = "\t" if name.removesuffix(".gz").endswith(".tsv") else _separator(first)
-        file.seek(0)
-        header = next(csv.reader(file, delimiter=separator), [])
-    names = [column.strip() for column in header]
-    if not any(names):
-        raise UserError(f"{path} is empty: write a line with the names of the columns and one line for each row.")
-    double = sorted({column for column in names if names.count(column) > 1})
-    if double:
-        raise UserError(f"{path} has more than one column '{double[0]}': give each column a name of its own.")
-    return separator, names
-
-
-def _separator(line: str) -> str:
-    return next((mark for mark in (",", ";", "\t") if mark in line), ",")
+    frame = read_text_table(path).rename(columns=str.strip)
+    refuse_doubles(path, frame.columns.tolist())
+    return frame, {}
 
 
 def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from karat.data.columns import column_text, numbers_of
 from karat.data.decoding import Encoded
-from karat.data.features import numbers_of, text_of
 from karat.data.readers import Array
 from karat.data.settings import DataSettings
+from karat.data.sources.content import Content, EncodedImages, Features, Fetched
 from karat.data.sources.problems import counted, named
-from karat.data.sources.rows import NOISY, SPLITS, TEST, TRUSTED, Cells, Rows, join
+from karat.data.sources.rows import NOISY, SPLITS, TEST, TRUSTED, Rows, join
 from karat.data.sources.table_files import TABLE_ENDINGS, Table, is_table, read_table, row_numbers
 from karat.errors import UserError, suggestion
 
@@ -47,25 +48,24 @@ def rows_of_table(table: Table, data: DataSettings, base: Path, part: int | None
     special = {label, identity, image, "trusted", "split"}
     others = [name for name in table.columns if name not in special]
     notes: list[str] = []
-    images = features = None
+    content: Content
     names = _texts(table, identity) if identity else None
     if image is not None:
         if others and identity != image:
             notes.append(f"Not used, since the images are what is learned from: {named(others, 10)}.")
-        images, written = _images(table, image, data.path or base)
+        content, written = _images(table, image, data.path or base)
         names = names or written
     else:
-        features = _features(table, others, data.features, {label, "trusted", "split"}, notes)
+        content = _features(table, others, data.features, {label, "trusted", "split"}, notes)
     labels = _texts(table, label) if label else [""] * len(table.frame)
     return Rows(
         table.source,
         labels,
         _parts(table) if part is None else np.full(len(table.frame), part),
         np.arange(len(table.frame)),
+        content,
         names,
         has_ids=identity is not None,
-        images=images,
-        features=features,
         class_order=table.class_names.get(data.label_column, ()),
         path_column=image,
         notes=tuple(notes),
@@ -94,14 +94,14 @@ def _image_column(table: Table, name: str | None) -> str | None:
 def _texts(table: Table, name: str) -> list[str]:
     if name in table.encoded:
         raise UserError(f"Column '{name}' of {table.source} holds bytes: write text or numbers in it.")
-    return text_of(table.frame[name]).tolist()
+    return column_text(table.frame[name]).tolist()
 
 
-def _images(table: Table, name: str, base: Path) -> tuple[Cells | list[Encoded], list[str] | None]:
+def _images(table: Table, name: str, base: Path) -> tuple[EncodedImages, list[str] | None]:
     """Return the images of a column, and what their user calls them: paths as written."""
     if name not in table.encoded:
         written = _texts(table, name)
-        return [os.path.join(base, path) if path else "" for path in written], written
+        return EncodedImages([os.path.join(base, path) if path else "" for path in written]), written
     fetch = table.encoded[name]
     count = len(table.frame)
 
@@ -113,7 +113,7 @@ def _images(table: Table, name: str, base: Path) -> tuple[Cells | list[Encoded],
             return os.path.join(base, cell)
         return cell if isinstance(cell, bytes) else b""
 
-    return Cells(image, np.arange(count)), _written(fetch, count)
+    return EncodedImages(Fetched(image, np.arange(count))), _written(fetch, count)
 
 
 def _written(fetch: Callable[[int], Any], count: int) -> list[str] | None:
@@ -126,7 +126,7 @@ def _written(fetch: Callable[[int], Any], count: int) -> list[str] | None:
 
 def _features(
     table: Table, others: list[str], chosen: list[str] | None, known: set[str | None], notes: list[str]
-) -> pd.DataFrame:
+) -> Features:
     """Return the columns to learn from: those chosen, or all others; never those `known` to be something else."""
     if chosen is not None:
         expanded: list[str] = []
@@ -157,7 +157,7 @@ def _features(
             f"{table.source} has nothing to learn from: add a column path or image with the images, or columns of "
             "features."
         )
-    return table.frame[others]
+    return Features(table.frame[others])
 
 
 def _parts(table: Table) -> Array:

@@ -41,7 +41,8 @@ function createExample(onLabel) {
     byId("values").replaceChildren(table);
     loadValues(position).then((row) => {
       data.values.names.forEach((name, number) => {
-        const line = make("tr"), head = make("th", "", readable(name)), value = make("td", "", row[number] || "–");
+        const line = make("tr"), head = make("th", "", readable(name));
+        const value = make("td", "", row[number] ? readable(row[number]) : "–");
         head.scope = "row";
         line.append(head, value);
         body.append(line);

@@ -1,10 +1,11 @@
-"""Feature columns of a table become vectors: numbers are standardised, categories get one input a level."""
+"""The columns of a table become vectors: numbers are standardised, categories get one input a level."""
 
 import datetime
 import numbers
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -13,22 +14,45 @@ from torch import Tensor
 
 from karat.data.arrays import mean_and_scale, standardise
 from karat.data.readers import Array
-from karat.data.schema import Column
+from karat.data.remedies import ON_THE_COMMAND_LINE, Remedies
 from karat.errors import UserError
 
 MAX_LEVELS = 50
+_EXACT = 2.0**53  # larger floats are no longer exact integers, and would be long ones
 _MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))  # in a column of numbers; elsewhere they are levels
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?|\d{1,2}[./]\d{1,2}[./]\d{4}")
 
 
-class Remedies(NamedTuple):
-    """How a user leaves a column out, and has missing numbers filled in."""
+@dataclass(frozen=True)
+class Column:
+    """One feature column of a table: a number that is standardised, or a category that becomes one input a level.
 
-    leave_out: str
-    fill_in: str
+    A number is `(value − mean) / scale`, and 0 where the scale is 0, which says that it was constant. Where `fill` is
+    given, a missing number becomes that value, and one more input is 1 where it was missing. A category is 1 at the
+    place of its level; where `other` is set, levels not listed share one more input, and else all inputs are 0.
+    """
 
+    name: str
+    kind: Literal["number", "category"]
+    mean: float = 0.0
+    scale: float = 1.0
+    fill: float | None = None
+    levels: tuple[str, ...] = ()
+    other: bool = False
 
-ON_THE_COMMAND_LINE = Remedies("name the other columns in --data.features", "write --data.missing impute")
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Return the names of the inputs that this column becomes.
+
+        >>> Column("age", "number", fill=30.0).inputs
+        ('age', 'age is missing')
+        >>> Column("town", "category", levels=("Bonn", "Rome"), other=True).inputs
+        ('town=Bonn', 'town=Rome', 'town is another')
+        """
+        if self.kind == "number":
+            return (self.name,) if self.fill is None else (self.name, f"{self.name} is missing")
+        levels = tuple(f"{self.name}={level}" for level in self.levels)
+        return (*levels, f"{self.name} is another") if self.other else levels
 
 
 def fit_columns(
@@ -129,6 +153,32 @@ def encode(columns: Sequence[Column], frame: pd.DataFrame) -> Tensor:
     return inputs
 
 
+def expand_lists(frame: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Put one column for each element in the place of columns of lists, such as embeddings.
+
+    >>> expand_lists(pd.DataFrame({"e": [[1, 2], [3, 4]], "f": [5, 6]}), "mine").columns.tolist()
+    ['e[0]', 'e[1]', 'f']
+    """
+    lists = [name for name in map(str, frame.columns) if _holds_lists(frame[name])]
+    if not lists:
+        return frame
+    parts: list[pd.DataFrame] = []
+    for name in map(str, frame.columns):
+        series = frame[name]
+        if name not in lists:
+            parts.append(series.to_frame())
+            continue
+        lengths = {np.shape(cell) for cell in series}
+        if len(lengths) != 1 or len(next(iter(lengths))) != 1:
+            raise UserError(
+                f"The lists in column '{name}' of {source} are not all of one length: give each row as many numbers."
+            )
+        values = np.stack([np.asarray(cell) for cell in series])
+        names = [f"{name}[{place}]" for place in range(values.shape[1])]
+        parts.append(pd.DataFrame(values, columns=names, index=frame.index))
+    return pd.concat(parts, axis=1)
+
+
 def numbers_of(series: pd.Series) -> Array | None:
     """Return a column as floats, NaN where a number is missing; None where it holds anything but numbers.
 
@@ -142,16 +192,16 @@ def numbers_of(series: pd.Series) -> Array | None:
         if pd.api.types.is_complex_dtype(series.dtype):
             return None
         return series.to_numpy(dtype=np.float64, na_value=np.nan)
-    texts = text_of(series).str.strip()
+    texts = column_text(series).str.strip()
     lost = texts.str.lower().isin(_MISSING).to_numpy(dtype=bool)
     values = pd.to_numeric(texts.where(~lost, "nan"), errors="coerce").to_numpy(dtype=np.float64)
     return None if (np.isnan(values) & ~lost).any() else values
 
 
-def text_of(series: pd.Series) -> pd.Series:
-    """Return a column as text: whole floats as integers, missing cells as the empty text.
+def column_text(series: pd.Series) -> pd.Series:
+    """Return a column as text, cell by cell; missing cells are the empty text.
 
-    >>> text_of(pd.Series([1.0, None])).tolist(), text_of(pd.Series(["01", None, True])).tolist()
+    >>> column_text(pd.Series([1.0, None])).tolist(), column_text(pd.Series(["01", None, True])).tolist()
     (['1', ''], ['01', '', 'True'])
     """
     if isinstance(series.dtype, pd.StringDtype):
@@ -160,10 +210,10 @@ def text_of(series: pd.Series) -> pd.Series:
 
 
 def cell_text(cell: object) -> str:
-    """Return a cell as text.
+    """Return a cell as text: whole floats as integers, all other numbers as they are.
 
-    >>> cell_text(3.0), cell_text("03"), cell_text(0.5), cell_text(None), cell_text(b"cat")
-    ('3', '03', '0.5', '', 'cat')
+    >>> cell_text(3.0), cell_text("03"), cell_text(0.1), cell_text(1234567.0), cell_text(1e300), cell_text(None)
+    ('3', '03', '0.1', '1234567', '1e+300', '')
     """
     if isinstance(cell, str):
         return str(cell)
@@ -171,7 +221,7 @@ def cell_text(cell: object) -> str:
         return cell.decode("utf-8", "replace")
     if cell is None or cell is pd.NA or cell is pd.NaT or cell != cell:  # NaN is not itself
         return ""
-    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
+    if isinstance(cell, (float, np.floating)) and float(cell).is_integer() and abs(cell) < _EXACT:
         return str(int(cell))
     return str(cell)
 
@@ -179,7 +229,7 @@ def cell_text(cell: object) -> str:
 def _numbers(column: Column, series: pd.Series) -> Array:
     values = numbers_of(series)
     if values is None:
-        texts = text_of(series)
+        texts = column_text(series)
         wrong = next((text for text in texts if numbers_of(pd.Series([text])) is None), "")
         raise UserError(
             f"Column '{column.name}' held numbers in the train rows and has '{wrong}' here: write numbers in it."
@@ -218,9 +268,14 @@ def _one_hot(column: Column, series: pd.Series, part: Tensor) -> None:
 
 def _levels(series: pd.Series) -> pd.Series:
     """Return a column as text in which truth values look alike, whatever file they come from."""
-    texts = text_of(series)
+    texts = column_text(series)
     lower = texts.str.lower()
     return texts.where(~lower.isin(("true", "false")), lower)
+
+
+def _holds_lists(series: pd.Series) -> bool:
+    first = next((cell for cell in series if cell is not None), None) if series.dtype == object else None
+    return isinstance(first, (list, tuple, np.ndarray))
 
 
 def _holds_dates(series: pd.Series) -> bool:

@@ -5,10 +5,15 @@ import itertools
 import pytest
 import torch
 
-from karat.data.augmentation import AugmentationSettings, Cutout, make_augmentation
+from karat.data.augmentation import AugmentationSettings, Cutout
+from karat.data.modality import modality_of
 from karat.errors import UserError
 
 SHAPES = [(1, 8, 8), (1, 12, 12), (3, 32, 32), (3, 20, 28), (2, 16, 16)]
+
+
+def make_augmentation(shape, flip, settings):
+    return modality_of(shape).augment(shape, flip, settings)
 
 
 def images(shape, count=8):

@@ -64,6 +64,7 @@ def task():
         trusted_labels=torch.arange(2 * CLASSES) % CLASSES,
         noisy_inputs=lambda rows: inputs[rows],
         classes=CLASSES,
+        modality="vectors",
         new_learner=lambda: learner(network()),
     )
 

@@ -118,16 +118,6 @@ class VectorAugmentation:
         return (inputs + self._noise * _normal_like(inputs, generator)) * kept.to(inputs)
 
 
-def make_augmentation(
-    shape: tuple[int, ...], flip: bool, settings: AugmentationSettings
-) -> ImageAugmentation | VectorAugmentation:
-    """Return the augmentation for images `(channels, height, width)` or vectors `(features,)`."""
-    if len(shape) == 3:
-        channels, height, width = shape
-        return ImageAugmentation((channels, height, width), settings.mirrors(flip), settings)
-    return VectorAugmentation(settings)
-
-
 @contextmanager
 def seeded(generator: torch.Generator) -> Iterator[None]:
     """Draw torch's global CPU random numbers, which kornia uses, from the generator; put the global state back."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from karat.data.cells import Cells
 from karat.data.images import ImageFiles, Inputs, take
+from karat.data.modality import IMAGES, Modality, modality_of
 from karat.data.noise.labels import check_labels
 from karat.data.readers import Array
 from karat.data.schema import Schema, array_schema
@@ -79,6 +80,11 @@ class Dataset:
     image_size: int | None = None
     cells: Cells | None = None
 
+    @property
+    def modality(self) -> Modality:
+        """Return what kind of thing one input is."""
+        return modality_of(tuple(self.train.inputs.shape[1:]))
+
     def names_of(self, rows: Tensor) -> tuple[str, ...]:
         """Return what the user calls the train examples at these places of the data: a name, or else the place."""
         if self.names is None:
@@ -135,7 +141,7 @@ def from_arrays(name: str, train: Part, test: Part, classes: tuple[str, ...], fl
             )
         parts.append(Examples(schema.inputs_of(inputs), labels))
     rows = torch.arange(len(parts[0]))
-    cells = None if schema.images else Cells(train[0], rows.numpy())
+    cells = None if schema.modality is IMAGES else Cells(train[0], rows.numpy())
     return Dataset(name, parts[0], parts[1], classes, flip, rows, schema=schema, cells=cells)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from karat.data.arrays import check_inputs, is_signed, mean_and_scale, scale_images, standardise
 from karat.data.columns import Column, encode, expand_lists
+from karat.data.modality import IMAGES, VECTORS, Modality, modality_of
 from karat.data.readers import Array
 from karat.errors import UserError
 
@@ -37,9 +38,9 @@ class Schema:
     id_column: str = "id"
 
     @property
-    def images(self) -> bool:
-        """Return whether the inputs are images; else they are vectors."""
-        return len(self.shape) == 3
+    def modality(self) -> Modality:
+        """Return what kind of thing one input is."""
+        return modality_of(self.shape)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -54,7 +55,7 @@ class Schema:
         ([[1.0]], [[-1.0]])
         """
         if isinstance(data, pd.DataFrame):
-            if self.images:
+            if self.modality is IMAGES:
                 raise UserError("The model takes images, and a table of features was given: give images.")
             return encode(self.columns, expand_lists(data.rename(columns=str), "the table"))
         return _array_inputs(self, np.asarray(data))
@@ -93,7 +94,7 @@ def array_schema(train: Array, test: Array | None = None) -> Schema:
 
 def _array_inputs(schema: Schema, inputs: Array) -> Tensor:
     check_inputs("The array of inputs", inputs)
-    if not schema.images:
+    if schema.modality is VECTORS:
         columns = schema.columns
         if any(len(column.inputs) != 1 or column.kind != "number" for column in columns):
             raise UserError("The model was trained on a table with named columns: give a table with these columns.")

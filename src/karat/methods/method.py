@@ -24,7 +24,8 @@ class Task:
     """What a method may look at between its steps: the given labels, the trusted examples, every noisy input.
 
     `noisy_inputs` and `trusted_inputs` return the inputs at these rows, as they are, on the learner's device; labels
-    are on the CPU. `new_learner` makes another network with an optimizer of its own,
+    are on the CPU. `modality` names what kind of thing an input is. `new_learner` makes another network with an
+    optimizer of its own,
     `averaged` returns the average of the deployed model's weights. `mirrored`: a mirrored image means the same.
     `tell` shows how far work between two steps has come.
     """
@@ -34,6 +35,7 @@ class Task:
     trusted_labels: Tensor
     trusted_inputs: Callable[[Tensor], Tensor]
     classes: int
+    modality: str
     new_learner: Callable[[], Learner]
     averaged: Callable[[], nn.Module] | None = None
     mirrored: bool = False

@@ -41,11 +41,11 @@ def report_after_training(task: NoisyTask, folder: Path) -> None:
 
 def task_report(task: NoisyTask, folder: Path, review_rows: int = REVIEW_ROWS, compare: Sequence[Path] = ()) -> Path:
     """Write the report of a finished run whose examples are at hand."""
-    images, cells = len(task.noisy.inputs.shape) == 4, task.dataset.cells
+    cells = task.dataset.cells
     examples = _Examples(task)
     return write_report(
         folder,
-        thumbnail=examples.images if images else None,
+        thumbnail=None if task.dataset.modality.pictures is None else examples.pictures,
         features=None if cells is None else FeatureRows(cells.names, examples.cells),
         review_rows=review_rows,
         compare=compare,
@@ -62,12 +62,10 @@ class _Examples:
         self.places = {row: place for place, row in enumerate(task.noisy_rows.tolist())}
         self.dataset = task.dataset
 
-    def images(self, rows: Sequence[int]) -> list[Array]:
-        """Return the pictures as the network sees them before augmentation."""
-        pixels = ((self.inputs[torch.tensor(self._places(rows))] + 1) * 127.5).round().clamp(0, 255).byte()
-        if pixels.shape[1] not in (1, 3):  # such as satellite bands: the first one says most
-            pixels = pixels[:, :1]
-        return [image.squeeze(2) if image.shape[2] == 1 else image for image in pixels.permute(0, 2, 3, 1).numpy()]
+    def pictures(self, rows: Sequence[int]) -> list[Array]:
+        """Return the pictures of the inputs."""
+        assert self.dataset.modality.pictures is not None
+        return self.dataset.modality.pictures(self.inputs[torch.tensor(self._places(rows))])
 
     def cells(self, rows: Sequence[int], columns: int) -> list[list[str]]:
         """Return what the user wrote about the rows in the first columns."""

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from functools import partial
 
-import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from karat.algorithm.network import Network
-from karat.data.augmentation import make_augmentation
 from karat.data.examples import Examples
 from karat.data.task import NoisyTask
 from karat.methods.method import Task, Tell
@@ -24,19 +22,17 @@ def new_module(config: Config, task: NoisyTask, fabric: Fabric, build: Build = b
     """Build the network with new random weights, on the device."""
     shape = tuple(task.noisy.inputs.shape[1:])
     module = build(config.model, shape, len(task.dataset.classes))
-    if len(shape) == 3:
-        module = module.to(memory_format=torch.channels_last)
-    return fabric.to_device(module)
+    return fabric.to_device(module.to(memory_format=task.dataset.modality.memory_format))
 
 
 def new_learner(config: Config, task: NoisyTask, fabric: Fabric, build: Build = build_model) -> Learner:
     """Build a network with its optimizer and augmentation."""
-    module = new_module(config, task, fabric, build)
+    module, dataset = new_module(config, task, fabric, build), task.dataset
     return Learner(
         Network(module),
         make_optimizer(module.parameters(), config.optimizer),
-        make_augmentation(tuple(task.noisy.inputs.shape[1:]), task.dataset.flip, config.augmentation),
-        len(task.dataset.classes),
+        dataset.modality.augment(tuple(task.noisy.inputs.shape[1:]), dataset.flip, config.augmentation),
+        len(dataset.classes),
         fabric.backward,
     )
 
@@ -60,6 +56,7 @@ def method_task(
         task.trusted.labels,
         reader(task.trusted),
         len(task.dataset.classes),
+        task.dataset.modality.name,
         partial(new_learner, config, task, fabric, build),
         averaged,
         config.augmentation.mirrors(task.dataset.flip),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from karat.data.modality import modality_of
 from karat.data.task import NoisyTask
 from karat.errors import UserError
 from karat.models import PRETRAINED, SMALL_IMAGE, build_model, has_weights_here
@@ -75,7 +76,7 @@ def plan(
     if not given["model"]:
         model, why = choose_model(shape, device)
         reasons.append(f"Network: {model}, {why}; --model NAME takes another (docs/networks.md).")
-        if len(shape) == 3 and max(shape[1:]) > SMALL_IMAGE and has_weights_here(model):
+        if max(shape[1:], default=0) > SMALL_IMAGE and has_weights_here(model):
             reasons.append(
                 f"Pretrained weights of {model} are on this machine: --model {model}{PRETRAINED} starts from them."
             )
@@ -138,8 +139,14 @@ def choose_model(shape: tuple[int, ...], device: str) -> tuple[str, str]:
     >>> choose_model((3, 32, 32), "cpu")[0], choose_model((3, 32, 32), "cuda")[0], choose_model((768,), "cpu")[0]
     ('small', 'wrn-28-2', 'mlp-512')
     """
-    if len(shape) == 1:
-        return "mlp" if shape[0] <= 256 else "mlp-512", f"for vectors of {shape[0]:,} features"
+    return DEFAULT_NETWORKS[modality_of(shape).name](shape, device)
+
+
+def _vector_network(shape: tuple[int, ...], device: str) -> tuple[str, str]:
+    return "mlp" if shape[0] <= 256 else "mlp-512", f"for vectors of {shape[0]:,} features"
+
+
+def _image_network(shape: tuple[int, ...], device: str) -> tuple[str, str]:
     size = f"{shape[1]}x{shape[2]}"
     if max(shape[1:]) <= TINY_IMAGE or (max(shape[1:]) <= SMALL_IMAGE and device == "cpu"):
         return "small", f"for images of {size}{' on a processor' * (device == 'cpu')}"
@@ -148,6 +155,9 @@ def choose_model(shape: tuple[int, ...], device: str) -> tuple[str, str]:
     if device == "cpu":
         return "resnet18", f"for images of {size}, more than the {SMALL_IMAGE} pixels that small is made for"
     return "resnet-50", f"for images of {size} on a GPU"
+
+
+DEFAULT_NETWORKS = {"images": _image_network, "vectors": _vector_network}
 
 
 def default_batch_size(examples: int) -> int:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from karat.data.augmentation import AugmentationSettings, make_augmentation, seeded
+from karat.data.augmentation import AugmentationSettings, seeded
 from karat.data.examples import Dataset, Examples
 from karat.data.images import ImageFiles
+from karat.data.modality import IMAGES, modality_of
 from karat.data.noise.kinds import Labeller
 from karat.data.noise.label_files import load_labels, save_labels
 from karat.data.noise.labels import NoisyLabels
@@ -49,7 +50,7 @@ def semantic_labeller(noise: NoiseSettings, seed: int, device: str = "auto") -> 
 
     def label(dataset: Dataset) -> Tensor:
         # The default labeller is for images; vectors need one as well.
-        model = noise.labeller if len(dataset.train.inputs.shape) == 4 else "mlp"
+        model = noise.labeller if dataset.modality is IMAGES else "mlp"
         settings = LabellerSettings(noise.fraction, model, noise.labeller_epochs, seed)
         classes, rows = len(dataset.classes), torch.arange(len(dataset.train))
         file = cache_folder() / "semantic_labels" / f"{cache_key(dataset, settings)}.npz"
@@ -114,7 +115,7 @@ def _trained(
     shape = tuple(train.inputs.shape[1:])
     fabric = make_fabric(device)
     model = fabric.to_device(build_model(settings.model, shape, classes))
-    augmentation = make_augmentation(shape, flip, AugmentationSettings(policy="none"))
+    augmentation = modality_of(shape).augment(shape, flip, AugmentationSettings(policy="none"))
     optimizer = make_optimizer(model.parameters(), OptimizerSettings(rate=0.05, nesterov=True))
     batch_size = min(default_batch_size(len(chosen)), len(chosen))
     steps = settings.epochs * math.ceil(len(chosen) / batch_size)

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from typing import NamedTuple
 
 from karat.data.examples import Dataset
+from karat.data.modality import IMAGES
 from karat.methods import MethodSettings
 from karat.settings.config import Config, flat
 from karat.settings.presets import PRESETS
@@ -35,7 +36,7 @@ def rules(config: Config, dataset: Dataset) -> tuple[Rule, ...]:
     method, optimizer, training = config.method, config.optimizer.name, config.training
     methods = [settings.name for settings in fields(MethodSettings)]
     with_momentum = [name for name in OPTIMIZERS if "momentum" in arguments_of(name)]
-    images = len(dataset.train.inputs.shape) == 4
+    images = dataset.modality is IMAGES
     named = dataset.trusted is not None and dataset.name not in _WEBVISION
     return (
         Rule(

@@ -8,10 +8,16 @@ from karat.methods.karat.constants import CONSTANTS
 
 LENGTH = CONSTANTS.appearance.length
 
+NAMES = {2: "vectors", 4: "images"}
+
 
 def described(inputs, mirrored=False):
     read = lambda rows: inputs[rows]  # noqa: E731
-    return of_length(learn_appearance(read, len(inputs), torch.Generator(), mirrored).features(read, len(inputs)))
+    return of_length(
+        learn_appearance(read, len(inputs), NAMES[inputs.dim()], torch.Generator(), mirrored).features(
+            read, len(inputs)
+        )
+    )
 
 
 def stripes(count, size, channels=1):
@@ -83,5 +89,5 @@ def test_the_random_state_of_torch_is_left_alone():
 def test_how_far_it_has_come_is_told():
     table, shares = torch.zeros(80, 3), []
     read = lambda rows: table[rows]  # noqa: E731
-    learn_appearance(read, 80, torch.Generator()).features(read, 80, shares.append)
+    learn_appearance(read, 80, "vectors", torch.Generator()).features(read, 80, shares.append)
     assert shares == [0.4, 0.8, 1.0]

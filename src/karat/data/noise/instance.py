@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from karat.data.images import Inputs
+from karat.data.modality import IMAGES, modality_of
 from karat.data.noise.labels import NoisyLabels, check_labels
 from karat.noise_matrix import check_rate
 
@@ -70,7 +71,7 @@ def truncated_normal(mean: float, count: int, generator: torch.Generator) -> Ten
 
 def _standardisation(inputs: Inputs) -> tuple[Tensor, Tensor]:
     """Return what to subtract from images and multiply them by, channel by channel; vectors are standardised."""
-    if len(inputs.shape) != 4:
+    if modality_of(tuple(inputs.shape[1:])) is not IMAGES:
         return torch.zeros(()), torch.ones(())
     evenly = torch.linspace(0, len(inputs) - 1, min(_SAMPLE, len(inputs))).long()
     sample = inputs[evenly]

@@ -66,7 +66,8 @@ _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 def corrupt(labels: Tensor, transition: Tensor, generator: torch.Generator) -> NoisyLabels:
     """Draw each given label from the row of its true label, independently.
 
-    >>> noisy = corrupt(torch.tensor([0, 1, 2]), asymmetric_transition(3, 1.0), torch.Generator())
+    >>> swapped = torch.eye(3)[[1, 2, 0]]
+    >>> noisy = corrupt(torch.tensor([0, 1, 2]), swapped, torch.Generator())
     >>> noisy.given.tolist(), noisy.rate
     ([1, 2, 0], 1.0)
     """

@@ -11,6 +11,7 @@ from karat.data.arrays import check_inputs, is_signed, scale_images
 from karat.data.datasets import DATASETS, load_dataset
 from karat.data.decoding import IMAGE_ENDINGS
 from karat.data.images import ImageFiles, Inputs
+from karat.data.modality import IMAGES, modality_of
 from karat.data.noise.labels import NoisyLabels
 from karat.data.readers import Array, read_npz
 from karat.errors import UserError, suggestion
@@ -31,7 +32,7 @@ def replace_images(
     The true label of a foreign image is -1. Two sources joined with + give half each. Nothing given is changed.
     """
     check_rate(classes, rate)
-    if len(inputs.shape) != 4:
+    if modality_of(tuple(inputs.shape[1:])) is not IMAGES:
         raise UserError("Open-set noise replaces images, and the data are vectors: choose another noise.kind.")
     replaced = torch.randperm(len(labels), generator=generator)[: round(rate * len(labels))]
     names = source.split("+")
@@ -63,8 +64,9 @@ def open_source(name: str, folder: Path | None, size: int) -> Source:
             raise UserError("The source imagenet needs its folder: set noise.source_path to its images or .npz files.")
         return _folder_images(folder, size)
     if name in DATASETS:
-        images = load_dataset(name, folder).train.inputs
-        if len(images.shape) != 4:
+        dataset = load_dataset(name, folder)
+        images = dataset.train.inputs
+        if dataset.modality is not IMAGES:
             raise UserError(f"The open-set source {name} holds vectors, not images: choose another noise.source.")
         return ImageFiles(images.images, size) if isinstance(images, ImageFiles) else images
     if Path(name).is_dir():

@@ -14,6 +14,7 @@ from torch import Tensor
 from karat.data.decoding import IMAGE_ENDINGS, printable
 from karat.data.examples import Skipped
 from karat.data.images import Inputs, take
+from karat.data.modality import VECTORS
 from karat.data.schema import Schema
 from karat.data.settings import DataSettings
 from karat.data.sources.content import EncodedImages
@@ -101,12 +102,12 @@ def _rows(schema: Schema, data: str, path: Path | None, labelled: bool) -> Rows:
             )
         return rows_of_table(table, settings, place.parent, None if labelled else TEST, labelled)
     if place.is_dir() and is_hugging_face(place):
-        if not schema.images:
+        if schema.modality is VECTORS:
             settings = replace(settings, features=[column.name for column in schema.columns])
         return read_hugging_face(settings, None if labelled else TEST, labelled)
     if not place.exists():
         raise UserError(f"There is no file or folder {data}: check the path.")
-    if not schema.images:
+    if schema.modality is VECTORS:
         raise UserError(f"The model was trained on a table, and {data} is none: give a table with the same columns.")
     if place.is_dir():
         return _folder(place, labelled)
@@ -120,7 +121,7 @@ def _rows(schema: Schema, data: str, path: Path | None, labelled: bool) -> Rows:
 
 def _columns(schema: Schema, settings: DataSettings, columns: Sequence[str]) -> DataSettings:
     """Name the columns to read: those of the training data, or for images one with the usual name."""
-    if not schema.images:
+    if schema.modality is VECTORS:
         names = [column.name for column in schema.columns]
         missing = [name for name in names if name not in columns]
         if missing:

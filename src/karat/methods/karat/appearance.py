@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from karat.errors import choose
 from karat.methods.karat.constants import CONSTANTS, AppearanceConstants
 
 TINY = 1e-8
@@ -40,19 +41,19 @@ class Appearance(NamedTuple):
 def learn_appearance(
     read: Read,
     count: int,
+    modality: str,
     generator: torch.Generator,
     mirrored: bool = False,
     constants: AppearanceConstants = CONSTANTS.appearance,
 ) -> Appearance:
-    """Learn from `count` inputs, which `read` returns by their rows, how they differ.
+    """Learn from `count` inputs of a modality, which `read` returns by their rows, how they differ.
 
     With `mirrored` an image and its mirror image look the same.
     """
+    prepare, learn = choose("modality", modality, DESCRIPTIONS)
     rows = torch.randperm(count, generator=generator)[: constants.sample].sort().values
-    sample = torch.cat([_shrunk(read(part).float(), constants.largest_side) for part in rows.split(constants.chunk)])
-    describe = _patch_responses(sample, generator, constants) if sample.dim() == 4 else _standardised(sample.flatten(1))
-    if mirrored and sample.dim() == 4:
-        describe = _mirrored(describe)
+    sample = torch.cat([prepare(read(part).float(), constants) for part in rows.split(constants.chunk)])
+    describe = learn(sample, generator, mirrored, constants)
     described = torch.cat([describe(part) for part in sample.split(constants.chunk)]).cpu()
     mean = described.mean(dim=0)
     directions = _principal_directions(described - mean, constants.directions, generator)
@@ -68,10 +69,6 @@ def of_length(features: Tensor, length: float = CONSTANTS.appearance.length) -> 
     """
     centred = features - features.mean(dim=0)
     return centred * (length / centred.square().sum(dim=1).mean().sqrt().clamp(min=TINY))
-
-
-def _mirrored(describe: Describe) -> Describe:
-    return lambda images: (describe(images) + describe(images.flip(3))) / 2
 
 
 def _principal_directions(centred: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -90,13 +87,17 @@ def _principal_directions(centred: Tensor, count: int, generator: torch.Generato
         return torch.svd_lowrank(centred, q=min(count, len(centred)), niter=2)[2]
 
 
-def _standardised(sample: Tensor) -> Describe:
-    deviation, mean = torch.std_mean(sample, dim=0, correction=0)
+def _standardised(
+    sample: Tensor, generator: torch.Generator, mirrored: bool, constants: AppearanceConstants
+) -> Describe:
+    deviation, mean = torch.std_mean(sample.flatten(1), dim=0, correction=0)
     deviation = torch.where(deviation > 0, deviation, 1.0)
     return lambda inputs: (inputs.flatten(1) - mean) / deviation
 
 
-def _patch_responses(sample: Tensor, generator: torch.Generator, constants: AppearanceConstants) -> Describe:
+def _patch_responses(
+    sample: Tensor, generator: torch.Generator, mirrored: bool, constants: AppearanceConstants
+) -> Describe:
     height, width = sample.shape[2:]
     side = min(6 if min(height, width) > 20 else 4, height, width)
     flat = constants.contrast * sample.var().item() + TINY
@@ -126,28 +127,40 @@ def _patch_responses(sample: Tensor, generator: torch.Generator, constants: Appe
     filters = (F.normalize(white[lengths >= lengths.median() / 2][: constants.filters], dim=1) @ whitening).T
     offset = mean @ filters
     grid = torch.eye(count, device=sample.device).view(-1, 1, height - side + 1, width - side + 1)
-    pooling = (
-        F.adaptive_avg_pool2d(grid, constants.grid).flatten(1).T.contiguous()
-    )  # this product is faster than the pooling
+    # This product is faster than the pooling.
+    pooling = F.adaptive_avg_pool2d(grid, constants.grid).flatten(1).T.contiguous()
 
     def describe(images: Tensor) -> Tensor:
-        found = patches(_shrunk(images, constants.largest_side))
+        found = patches(_shrunk(images, constants))
         response = (found.flatten(0, 1) @ filters).sub_(offset).unflatten(0, found.shape[:2])
         above = pooling @ (response - constants.threshold).relu_()
         below = pooling @ response.neg_().sub_(constants.threshold).relu_()
         return torch.cat([above, below], dim=2).flatten(1)
 
-    return describe
+    return (lambda images: (describe(images) + describe(images.flip(3))) / 2) if mirrored else describe
 
 
-def _shrunk(inputs: Tensor, largest_side: int) -> Tensor:
-    """Return large images smaller, and all other inputs as they are.
+def _shrunk(images: Tensor, constants: AppearanceConstants) -> Tensor:
+    """Return large images smaller.
 
-    >>> _shrunk(torch.zeros(5, 3, 224, 160), 32).shape, _shrunk(torch.zeros(5, 13), 32).shape
-    (torch.Size([5, 3, 32, 23]), torch.Size([5, 13]))
+    >>> _shrunk(torch.zeros(5, 3, 224, 160), CONSTANTS.appearance).shape
+    torch.Size([5, 3, 32, 23])
     """
-    if inputs.dim() != 4 or max(inputs.shape[2:]) <= largest_side:
-        return inputs
-    height, width = inputs.shape[2:]
-    ratio = largest_side / max(height, width)
-    return F.adaptive_avg_pool2d(inputs, (max(1, round(height * ratio)), max(1, round(width * ratio))))
+    height, width = images.shape[2:]
+    if max(height, width) <= constants.largest_side:
+        return images
+    ratio = constants.largest_side / max(height, width)
+    return F.adaptive_avg_pool2d(images, (max(1, round(height * ratio)), max(1, round(width * ratio))))
+
+
+class Description(NamedTuple):
+    """How inputs of a modality are made ready, and how a sample of them tells how to describe all."""
+
+    prepare: Callable[[Tensor, AppearanceConstants], Tensor]
+    learn: Callable[[Tensor, torch.Generator, bool, AppearanceConstants], Describe]
+
+
+DESCRIPTIONS = {
+    "images": Description(_shrunk, _patch_responses),
+    "vectors": Description(lambda vectors, constants: vectors, _standardised),
+}

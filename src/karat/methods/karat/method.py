@@ -130,7 +130,9 @@ class Karat(Method):
         """Fit the label model to what the inputs look like; remember that for all later fits."""
         task, constants = self.task, self.constants
         generator = self._generator()
-        appearance = learn_appearance(task.noisy_inputs, len(task), generator, task.mirrored, constants.appearance)
+        appearance = learn_appearance(
+            task.noisy_inputs, len(task), task.modality, generator, task.mirrored, constants.appearance
+        )
         noisy = appearance.features(task.noisy_inputs, len(task), partial(task.tell, "looking at the inputs"))
         trusted = appearance.features(task.trusted_inputs, len(task.trusted_labels))
         judges: list[Judge] = []

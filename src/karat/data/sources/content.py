@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, ClassVar, NamedTuple, Protocol, overload
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,8 @@ from karat.data.sources.image_check import check_images
 from karat.data.sources.image_shapes import choose_shape
 from karat.data.sources.problems import Problems
 from karat.errors import UserError
+
+ArrayT = TypeVar("ArrayT", bound="_InMemory")
 
 _QUICKLY_CHECKED = 20_000  # so many images are decoded even where something else is wrong already
 
@@ -149,70 +151,73 @@ class Features:
 
 
 @dataclass(frozen=True, eq=False)
-class Vectors:
-    """Vectors (N,F) in memory."""
+class _InMemory:
+    """What vectors and images in an array share."""
 
     array: Array
-    kind: ClassVar[str] = "vectors"
-    noun: ClassVar[str] = "feature row"
-    identifies: ClassVar[bool] = False
 
     def __len__(self) -> int:
         return len(self.array)
 
-    def subset(self, rows: Array) -> "Vectors":
-        """Return these vectors."""
-        return Vectors(self.array[rows])
+    def subset(self: ArrayT, rows: Array) -> ArrayT:
+        """Return these rows of the array."""
+        return type(self)(self.array[rows])
 
-    def joined(self, others: Sequence["Vectors"], sources: Sequence[str]) -> "Vectors":
-        """Return all vectors, one after the other."""
-        return Vectors(_stacked([self.array, *(other.array for other in others)], sources))
+    def joined(self: ArrayT, others: Sequence[ArrayT], sources: Sequence[str]) -> ArrayT:
+        """Return all rows, one after the other."""
+        arrays = [self.array, *(other.array for other in others)]
+        for array, source in zip(arrays, sources, strict=True):
+            if array.shape[1:] != self.array.shape[1:]:
+                raise UserError(
+                    f"An example has shape {self.array.shape[1:]} in {sources[0]} and {array.shape[1:]} in {source}: "
+                    "give both the same shape."
+                )
+        return type(self)(np.concatenate(arrays))
+
+    def look(self, schema: Schema) -> Looked:
+        """Hash the rows and scale them where that is asked for."""
+
+        def keys() -> Sequence[Hashable]:
+            return [hashlib.blake2b(row, digest_size=16).digest() for row in np.ascontiguousarray(self.array)]
+
+        return Looked({}, keys, lambda: schema.inputs_of(self.array))
+
+
+class Vectors(_InMemory):
+    """Vectors (N,F) in memory."""
+
+    kind: ClassVar[str] = "vectors"
+    noun: ClassVar[str] = "feature row"
+    identifies: ClassVar[bool] = False
 
     def fit(self, train: Array, data: DataSettings, remedies: Remedies, problems: Problems) -> Schema:
         """Learn mean and deviation of each feature."""
         # Whole, where it is whole: a copy in another memory order would be summed up in another order.
         return array_schema(self.array if train.all() else self.array[train])
 
-    def look(self, schema: Schema) -> Looked:
-        """Hash the vectors and standardise them where that is asked for."""
-        return Looked({}, lambda: _row_keys(self.array), lambda: schema.inputs_of(self.array))
-
     def cells(self, places: Array) -> Cells:
         """Return the array itself."""
         return Cells(self.array, places)
 
 
-@dataclass(frozen=True, eq=False)
-class Pixels:
+class Pixels(_InMemory):
     """Images (N,H,W), (N,H,W,C) or (N,C,H,W) in memory, all of one size."""
 
-    array: Array
     kind: ClassVar[str] = "images in an array"
     noun: ClassVar[str] = "image"
     identifies: ClassVar[bool] = True
 
-    def __len__(self) -> int:
-        return len(self.array)
-
-    def subset(self, rows: Array) -> "Pixels":
-        """Return these images."""
-        return Pixels(self.array[rows])
-
     def joined(self, others: Sequence["Pixels"], sources: Sequence[str]) -> "Pixels":
-        """Return all images, one after the other."""
+        """Return all images, one after the other; bytes and floats do not mix."""
         arrays = [self.array, *(other.array for other in others)]
         if len({array.dtype == np.uint8 for array in arrays}) > 1:
             kinds = " and ".join(f"{array.dtype} ({source})" for array, source in zip(arrays, sources, strict=True))
             raise UserError(f"The images are {kinds}: give uint8, or floats in [0, 1] or [-1, 1], in both parts.")
-        return Pixels(_stacked(arrays, sources))
+        return super().joined(others, sources)
 
     def fit(self, train: Array, data: DataSettings, remedies: Remedies, problems: Problems) -> Schema:
         """Learn what the numbers mean: 0 to 255, 0 to 1, or -1 to 1."""
         return array_schema(self.array)
-
-    def look(self, schema: Schema) -> Looked:
-        """Hash the images and scale them where that is asked for."""
-        return Looked({}, lambda: _row_keys(self.array), lambda: schema.inputs_of(self.array))
 
     def cells(self, places: Array) -> None:
         """Return nothing: pictures are shown."""
@@ -251,17 +256,3 @@ def _chained(parts: Sequence[Sequence[Encoded]]) -> Fetched:
         return parts[number][place - starts[number]]
 
     return Fetched(fetch, np.arange(starts[-1]))
-
-
-def _stacked(arrays: Sequence[Array], sources: Sequence[str]) -> Array:
-    for array, source in zip(arrays, sources, strict=True):
-        if array.shape[1:] != arrays[0].shape[1:]:
-            raise UserError(
-                f"An example has shape {arrays[0].shape[1:]} in {sources[0]} and {array.shape[1:]} in {source}: "
-                "give both the same shape."
-            )
-    return np.concatenate(arrays)
-
-
-def _row_keys(array: Array) -> Sequence[Hashable]:
-    return [hashlib.blake2b(row, digest_size=16).digest() for row in np.ascontiguousarray(array)]

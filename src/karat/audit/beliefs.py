@@ -91,15 +91,20 @@ def pull(counts: Tensor) -> Tensor:
     return torch.full_like(counts, (1 - right) / (len(counts) - 1)).fill_diagonal_(right)
 
 
-def beliefs(calibration: Calibration, probabilities: Tensor, given: Tensor) -> Beliefs:
-    """Return what to believe, read piece by piece: the predictions may be mapped to a file."""
-    parts = [_beliefs(calibration, p, y) for p, y in _chunks(probabilities, given)]
+def beliefs(calibration: Calibration, probabilities: Tensor, given: Tensor, posterior: Tensor | None = None) -> Beliefs:
+    """Return what to believe, read piece by piece: the predictions may be mapped to a file.
+
+    Where a method has a `posterior` of its own, that is believed.
+    """
+    if posterior is not None:
+        parts = [_beliefs(q.double(), p, y) for q, p, y in _chunks(posterior, probabilities, given)]
+    else:
+        parts = [_beliefs(calibration.posterior(p, y), p, y) for p, y in _chunks(probabilities, given)]
     columns = zip(*parts, strict=True) if parts else ([torch.zeros(0)], [given], [torch.zeros(0)], [given])
     return Beliefs(*(torch.cat(list(column)) for column in columns))
 
 
-def _beliefs(calibration: Calibration, probabilities: Tensor, given: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    believed = calibration.posterior(probabilities, given)
+def _beliefs(believed: Tensor, probabilities: Tensor, given: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     quality = believed.gather(1, given[:, None]).squeeze(1)
     confidence, other = believed.scatter(1, given[:, None], -1.0).max(dim=1)
     return quality, other, confidence, probabilities.argmax(dim=1)
@@ -114,6 +119,6 @@ def _to_the_power(probabilities: Tensor, sharpness: float) -> Tensor:
     return (probabilities.clamp(min=_LOWEST).log() * sharpness).softmax(dim=1)
 
 
-def _chunks(probabilities: Tensor, given: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    rows = max(1, _CHUNK_ENTRIES // max(1, probabilities.shape[1]))
-    yield from zip(probabilities.split(rows), given.split(rows), strict=True)
+def _chunks(first: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    rows = max(1, _CHUNK_ENTRIES // max(1, first.shape[1]))
+    yield from zip(*(columns.split(rows) for columns in (first, *others)), strict=True)

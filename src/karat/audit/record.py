@@ -33,8 +33,8 @@ class AuditRecord:
     """What training learned about the noisy and the trusted examples.
 
     `verified_probabilities` are the final model's predictions of test examples, `verified_labels` their labels; both
-    are empty where there is no test set. `transition[true, given]` is the method's own, where it has one: then the
-    ledger's probabilities are its own, too, and as sure as they are right.
+    are empty where there is no test set. `transition[true, given]` and the `posterior` of the noisy examples by their
+    inputs and labels are the method's own, where it has them: then the ledger's probabilities are its own, too.
     """
 
     classes: tuple[str, ...]
@@ -46,6 +46,7 @@ class AuditRecord:
     verified_labels: Tensor
     method: str = ""
     transition: Tensor | None = None
+    posterior: Tensor | None = None
 
 
 def save_record(record: AuditRecord, path: Path) -> None:
@@ -60,6 +61,8 @@ def save_record(record: AuditRecord, path: Path) -> None:
     }
     if record.transition is not None:
         tensors["transition"] = record.transition.float()
+    if record.posterior is not None:
+        tensors["posterior"] = record.posterior.float()
     metadata = {"format": FORMAT, "classes": json.dumps(record.classes), "method": record.method}
     write_tensors(path, tensors, metadata)
 
@@ -85,6 +88,7 @@ def load_record(path: Path) -> AuditRecord:
         tensors["verified.labels"],
         metadata.get("method", ""),
         tensors.get("transition"),
+        tensors.get("posterior"),
     )
 
 

@@ -41,7 +41,7 @@ def believe(record: AuditRecord) -> tuple[Calibration, Beliefs]:
     else:
         trusted = record.trusted_ledger.probabilities
         calibration = calibrate(probabilities, given, trusted, record.trusted.labels)
-    return calibration, beliefs(calibration, probabilities, given)
+    return calibration, beliefs(calibration, probabilities, given, record.posterior)
 
 
 def audit(record: AuditRecord, metrics: Sequence[Mapping[str, Any]] = ()) -> Audit:

@@ -58,9 +58,12 @@ class Phase(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A method's own verdict on the noisy examples, without their given labels, as sure as unseen labels allow."""
+    """A method's own verdict on the noisy examples, as sure as labels that were not seen allow."""
 
     probabilities: Tensor
+    """of the classes, without the given labels"""
+    posterior: Tensor
+    """of the classes, with them"""
     transition: Tensor
     """[true, given]"""
 

@@ -31,4 +31,5 @@ def audit_record(trainer: Trainer, finished: Finished) -> AuditRecord:
         sample.labels,
         trainer.config.method,
         None if judgement is None else judgement.transition,
+        None if judgement is None else judgement.posterior,
     )

@@ -99,6 +99,47 @@ class LabelModelConstants:
 
 
 @dataclass(frozen=True)
+class VerdictConstants:
+    """How the labels are judged in the end.
+
+    Attributes:
+        folds: parts of the examples, each judged by heads and trees that never saw its labels.
+        strengths: that hold heads to those of the trusted labels.
+        first_rate: share of labels that are redrawn from all classes in the first guess at T.
+        rounds: of heads, then T.
+        iterations: of L-BFGS in a round.
+        sample: noisy examples by which hypotheses are weighed.
+        noisy_count: as many labels as the noisy ones count for together, or as many as there are trusted ones.
+        full_prior: what a full matrix has against it, in nats for each class but one.
+        sharpness: of the judges together.
+        sharpness_width: standard deviation of the prior of its logarithm.
+        floors: how often sure judges err.
+        least_weight: candidates that weigh less are left out.
+        longest_vector: inputs with more features are not shown to trees.
+        tree_stages: numbers of trees; the one by which unseen labels are likeliest is taken.
+        tree_leaves: of a tree.
+        tree_strength: that holds leaves to 0.
+    """
+
+    folds: int = 5
+    strengths: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0)
+    first_rate: float = 0.7
+    rounds: int = 3
+    iterations: int = 12
+    sample: int = 2_000
+    noisy_count: int = 100
+    full_prior: float = 1.0
+    sharpness: tuple[float, ...] = (0.5, 0.71, 1.0, 1.41, 2.0, 2.83)
+    sharpness_width: float = 0.5
+    floors: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)
+    least_weight: float = 1e-3
+    longest_vector: int = 200
+    tree_stages: tuple[int, ...] = (4, 8, 15, 25, 40, 60)
+    tree_leaves: int = 12
+    tree_strength: float = 5.0
+
+
+@dataclass(frozen=True)
 class Constants:
     """All of them.
 
@@ -110,6 +151,7 @@ class Constants:
         matrix: the noise matrix.
         judge: heads on features.
         label_model: all judges together.
+        verdict: what is said of the labels in the end.
     """
 
     rate: float = 2.0
@@ -119,6 +161,7 @@ class Constants:
     matrix: MatrixConstants = MatrixConstants()
     judge: JudgeConstants = JudgeConstants()
     label_model: LabelModelConstants = LabelModelConstants()
+    verdict: VerdictConstants = VerdictConstants()
 
 
 CONSTANTS = Constants()

@@ -7,7 +7,7 @@ mixed with trusted examples; a second judge is fitted to the features of the ave
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from karat.methods.karat.constants import CONSTANTS, Constants
 from karat.methods.karat.judge import Evidence, Judge, fit_judge
 from karat.methods.karat.label_model import LabelModel, first_transition, fit_label_model
 from karat.methods.karat.neighbours import smoothed
+from karat.methods.karat.verdict import Labels, View, fit_verdict
 from karat.methods.method import Finished, Judgement, Method, Phase, Task
 from karat.methods.shared.last_layer import Hidden, hidden
 from karat.methods.shared.mixup import mixed_with_others
@@ -55,10 +56,13 @@ class KaratSettings:
             raise UserError(f"methods.karat.mixup is {self.mixup}: write 0 or more.")
 
 
+VERDICT = ("judged_probabilities", "judged_posterior", "judged_transition")
+
+
 class Karat(Method):
     """Alternate between a label model on all labels and a network that learns its posteriors."""
 
-    remembers = ("seed", "appearance_logits", "transition", "probabilities", "posterior", "noise_rate")
+    remembers = ("seed", "appearance_logits", "transition", "probabilities", "posterior", "noise_rate", *VERDICT)
 
     def __init__(self, task: Task, settings: KaratSettings, constants: Constants = CONSTANTS) -> None:
         super().__init__(task, settings)
@@ -69,6 +73,8 @@ class Karat(Method):
         self.posterior = self.probabilities.clone()
         self.noise_rate = 0.0  # the share of wrong labels that the label model found
         self.appearance_logits = torch.empty(0, task.classes)
+        self.judged_probabilities, self.judged_posterior = self.probabilities, self.posterior
+        self.judged_transition = self.transition
 
     def phases(self, settings: KaratSettings) -> tuple[Phase, ...]:
         """Return the one phase, at a rate of its own."""
@@ -114,13 +120,13 @@ class Karat(Method):
         )
 
     def finish(self, model: nn.Module) -> Finished:
-        """Return the model with its judge's head as the last layer, and the label model's verdict of the same fit.
+        """Return the model with its judge's head as the last layer, and the verdict of `verdict.py`.
 
-        The verdict is by heads that have not seen the example's label; the new last layer has seen all of them.
+        The network has no part in the verdict: it has learned from every label that there is to judge.
         """
-        found, judge = self._by_both(model)
+        _, judge = self._by_both(model)
         finished = with_head(model, self.task.trusted_inputs(torch.arange(1)), judge.weight, judge.bias)
-        return Finished(finished, Judgement(found.probabilities, found.transition))
+        return Finished(finished, Judgement(self.judged_probabilities, self.judged_posterior, self.judged_transition))
 
     def _generator(self) -> torch.Generator:
         """Return the run's generator of fits: all deal the same folds, and those of another run deal others."""
@@ -136,16 +142,30 @@ class Karat(Method):
         noisy = appearance.features(task.noisy_inputs, len(task), partial(task.tell, "looking at the inputs"))
         trusted = appearance.features(task.trusted_inputs, len(task.trusted_labels))
         judges: list[Judge] = []
+        views: list[View] = []
         for version in smoothed(torch.cat([noisy, trusted]), generator, constants.neighbours):
             task.tell("judging their labels", len(judges) / len(constants.neighbours.amounts))
             version = of_length(version, constants.appearance.length)
             seen, seen_trusted = version.split([len(noisy), len(trusted)])
             evidence = Evidence(seen, task.given_labels, seen_trusted, task.trusted_labels)
             judges.append(fit_judge(evidence, self.transition, None, self._generator(), constants))
+            views.append(View(seen, seen_trusted))
         found = fit_label_model(judges, task.given_labels, task.trusted_labels, constants)
         self.appearance_logits = found.logits
+        self._judge(views)
         task.tell("judging their labels", 1.0)
         return found
+
+    def _judge(self, views: Sequence[View]) -> None:
+        """Remember the verdict on the labels by what the inputs look like, and by trees on short vectors."""
+        task, constants = self.task, self.constants.verdict
+        vectors = None
+        if task.modality == "vectors" and task.noisy_inputs(torch.arange(1)).shape[1] <= constants.longest_vector:
+            read = (task.noisy_inputs, len(task)), (task.trusted_inputs, len(task.trusted_labels))
+            vectors = View(*(inputs(torch.arange(count)).float().cpu() for inputs, count in read))
+        labels = Labels(task.given_labels, task.trusted_labels, task.classes)
+        found = fit_verdict(views, vectors, labels, self._generator(), constants)
+        self.judged_probabilities, self.judged_posterior, self.judged_transition = found
 
     def _by_both(self, model: nn.Module) -> tuple[LabelModel, Judge]:
         """Fit the label model to the network's features and to appearance; return also the judge of the former."""

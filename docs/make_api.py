@@ -59,6 +59,7 @@ def _call(node: ast.FunctionDef, name: str, without_self: bool = False) -> str:
 
 
 def _code(text: str) -> str:
+    text = text.replace("'", '"')  # as the formatter has it, which reads this page, too
     return f"```python\n{text}\n```"
 
 

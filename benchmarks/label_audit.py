@@ -27,13 +27,13 @@ import torch
 from PIL import Image
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from karat import Config, read_safe_csv, train
 from karat.data.datasets import load_dataset
 from karat.data.task import prepare_task
-from karat.files.safe_csv import read_safe_csv
 from karat.methods import CleanlabSettings, MethodSettings
-from karat.settings.config import Config, DataSettings, NoiseSettings, TrainingSettings
+from karat.settings.config import DataSettings, NoiseSettings, TrainingSettings
 from karat.training.fit import fit
-from karat.training.run import task_of, train_run
+from karat.training.run import task_of
 from karat.training.trainer import Trainer
 
 FOLDS = 4
@@ -121,7 +121,7 @@ def run(folder: Path, kind: str, rate: float, images: int, steps: int, seed: int
     def accuracy(name: str, changed: Config) -> float:
         done = runs / name / "results.json"
         if not done.exists():
-            train_run(changed, runs / name, resume=(runs / name / "config.yaml").exists())
+            train(changed, runs / name, resume=(runs / name / "config.yaml").exists())
         return float(json.loads(done.read_text())["selected"]["top1"])
 
     found: dict[str, Any] = {"noise": f"{rate:.0%} {kind}", "karat accuracy": accuracy("karat", config)}

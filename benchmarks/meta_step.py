@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call
 
+from karat import AlgorithmSettings
 from karat.algorithm.coefficients import meta_gradient
 from karat.algorithm.network import Network
-from karat.algorithm.settings import AlgorithmSettings
 from karat.models import build_model
 from timing import interleaved_seconds, machine, median_ratio, peak_increase
 

@@ -4,7 +4,7 @@
 |---|---|---|
 | 1 | augmented views of the noisy batch | `karat.data.augmentation` |
 | 2 | pseudo labels (eq. 3), KL consistency (eq. 4) | `pseudo_labels.pseudo_labels`, `.kl_consistency` |
-| 3 | data coefficients ω*, λ* (eq. 5-7) | `coefficients.data_coefficients`, with `look_ahead` and `directional` |
+| 3 | data coefficients ω*, λ* (eq. 5-7) | `coefficients.meta_coefficients`, with `look_ahead` and `directional` |
 | 4 | split by ω* < T | `joint_batch.split_targets` |
 | 5 | joint batch, mixed up (eq. 9) | `joint_batch.joint_batch` |
 | 6 | total loss (eq. 8) | `losses.coefficient_losses`, `.mixed_losses`, `.total_loss` |

@@ -111,7 +111,14 @@ def make_task(
     seed: int = 0,
     labeller: Labeller | None = None,
 ) -> NoisyTask:
-    """Split a dataset that is loaded, such as one from memory, into trusted and noisy examples, and draw the noise."""
+    """Split a dataset that is loaded, such as one from memory, into trusted and noisy examples, and draw the noise.
+
+    >>> import numpy as np
+    >>> from karat.data.sources.memory import from_memory
+    >>> task = make_task(from_memory(np.eye(5), ["cat", "dog", "cat", "dog", "dog"], [True, True, False, False, False]))
+    >>> task.trusted.labels, task.noisy.labels, tuple(task.noisy.inputs.shape)
+    (tensor([0, 1]), tensor([0, 1, 1]), (3, 5))
+    """
     data, noise = data or DataSettings(), noise or NoiseSettings()
     _check_share(data.validation_share)
     generator = torch.Generator().manual_seed(seed)

@@ -56,8 +56,9 @@ def write_safe_csv(frame: pd.DataFrame, path: Path) -> None:
         safe.to_csv(temporary, index=False, quoting=csv.QUOTE_NONNUMERIC, encoding="utf-8", lineterminator="\n")
 
 
-def read_safe_csv(path: Path) -> pd.DataFrame:
-    """Read such a table: text as it was written, "NA" and "null" too; numbers where the column is one of ours."""
+def read_safe_csv(path: str | Path) -> pd.DataFrame:
+    """Read a CSV file of a run folder: text as it was, "NA" and "null" too; numbers where the column is one of ours."""
+    path = Path(path)
     table = read_text_table(path, "export it again").rename(columns=unescaped)
     for place, name in enumerate(table.columns):
         column = table.iloc[:, place]

@@ -26,7 +26,7 @@ class DenseLayer(nn.Module):
         return torch.cat([x, self.conv2(F.relu(self.norm2(inner)))], dim=1)
 
 
-class Transition(nn.Sequential):
+class TransitionLayer(nn.Sequential):
     """Halve the channels by a 1x1 convolution after BatchNorm and ReLU, and the image by its 2x2 means."""
 
     def __init__(self, in_channels: int, *, pool: bool) -> None:
@@ -77,7 +77,7 @@ class DenseNet(nn.Module):
         blocks: list[nn.Module] = []
         for block in range(3):
             if block > 0:
-                blocks.append(Transition(channels, pool=size > 1))
+                blocks.append(TransitionLayer(channels, pool=size > 1))
                 channels, size = channels // 2, size // 2
             blocks += [DenseLayer(channels + GROWTH * layer) for layer in range(layers)]
             channels += GROWTH * layers

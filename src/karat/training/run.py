@@ -21,8 +21,8 @@ from karat.inference.evaluation import Accuracy, evaluate
 from karat.inference.model import load_model
 from karat.progress_bar import ProgressBar
 from karat.report.run_report import report_after_training
-from karat.settings.config import Config
-from karat.settings.read import read_run_config
+from karat.settings.config import Config, flat
+from karat.settings.read import read_config, read_run_config
 from karat.training.audit_record import audit_record
 from karat.training.fit import BarListener, fit
 from karat.training.plan import with_chosen
@@ -89,6 +89,32 @@ def task_of(config: Config) -> NoisyTask:
     """Prepare the examples that a config names."""
     labeller = semantic_labeller(config.noise, config.seed, config.training.device)
     return prepare_task(config.data, config.noise, config.seed, labeller)
+
+
+def train(
+    data: str | Path | Config, run: str | Path, /, *, resume: bool = False, report: bool = True, **settings: Any
+) -> RunResult:
+    """Train on your own data or a dataset by its name, as `karat train DATA --run RUN` does, into the folder `run`.
+
+    The settings are those of `karat train --help`, nested or, from a dict, with dotted names; or the first argument is
+    a Config that says everything. `resume` goes on from the checkpoint in the folder, which is otherwise new or empty.
+    `report`: write report.html. Progress is shown on the standard error.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = train("wine", f"{folder}/run", noise={"kind": "uniform", "rate": 0.4}, training={"epochs": 10})
+    >>> bool(result.selected.top1 > 0.8)
+    True
+    """
+    if isinstance(data, Config):
+        if settings:
+            given = ", ".join(settings)
+            raise UserError(f"There are a Config and settings ({given}): put these into the Config with read_config.")
+        return train_run(data, Path(run), resume, report=report)
+    named = flat(settings)
+    if "data.name" in named:
+        raise UserError(f"The data are {data} and, by data.name, {named['data.name']}: name them once.")
+    return train_run(read_config({**named, "data.name": str(data)}), Path(run), resume, report=report)
 
 
 def train_run(

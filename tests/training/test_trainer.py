@@ -187,6 +187,8 @@ def test_a_batch_is_never_larger_than_the_noisy_set():
 def test_each_different_model_is_finished_once(monkeypatch):
     """With the cosine schedule the selected weights are the averaged ones after the last step: two fits for three."""
     trainer = trained(config("karat"))
+    trainer.method.network_judges = True  # as with images
+    trainer.method.appearance_logits = trainer.method.probabilities.log()
     fits = []
     by_both = trainer.method._by_both
     monkeypatch.setattr(trainer.method, "_by_both", lambda model: fits.append(model) or by_both(model))

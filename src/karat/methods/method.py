@@ -143,10 +143,12 @@ def logits_at(learner: Learner, inputs: Callable[[Tensor], Tensor], rows: Tensor
 def _saved(value: Any) -> Any:
     if isinstance(value, Learner):
         return {"module": value.network.module.state_dict(), "optimizer": value.optimizer.state_dict()}
-    return value
+    return tuple(value) if isinstance(value, tuple) else value
 
 
 def _restored(now: Any, saved: Any) -> Any:
+    if isinstance(now, tuple):  # a named one comes back by its fields
+        return type(now)(*saved)
     if isinstance(now, Learner):
         now.network.module.load_state_dict(saved["module"])
         now.optimizer.load_state_dict(saved["optimizer"])

@@ -75,6 +75,7 @@ class VerdictConstants:
     floors: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)  # how often sure judges err
     least_weight: float = 1e-3  # candidates that weigh less are left out
     longest_vector: int = 200  # features; longer inputs are not shown to trees
+    fewest_for_trees: int = 50  # noisy examples
     tree_stages: tuple[int, ...] = (4, 8, 15, 25, 40, 60)  # trees; the number by which unseen labels are likeliest
     tree_leaves: int = 12
     tree_strength: float = 5.0  # that holds leaves to 0

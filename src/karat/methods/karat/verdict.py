@@ -106,7 +106,7 @@ def fit_verdict(
     """Judge all noisy examples; `vectors` are what trees look at, None where there are none or too long ones."""
     folds = _deal(labels, generator, constants.folds)
     priors = [_trusted_heads(view.trusted, labels, folds) for view in views]
-    trees = None if vectors is None else _trees(vectors, labels, folds, constants)
+    trees = None if vectors is None or _too_few(labels, folds, constants) else _trees(vectors, labels, folds, constants)
     sample = torch.randperm(len(labels.given), generator=generator)[: constants.sample]
     candidates: list[_Candidate] = []
     for family in FAMILIES:
@@ -334,6 +334,12 @@ def _by_trusted(
     logits = [_with_one(view.noisy) @ prior.mean(dim=1) for view, prior in zip(views, priors, strict=True)]
     alone = torch.stack(logits).mean(dim=0).softmax(dim=1)
     return fit_transition(alone, labels.given, start, lambda counts: 0.1, rounds=30)
+
+
+def _too_few(labels: Labels, folds: _Folds, constants: VerdictConstants) -> bool:
+    """Return whether trees would have too little to grow on."""
+    outside = [labels.given[folds.noisy != part] for part in range(folds.parts)]
+    return len(labels.given) < constants.fewest_for_trees or any(len(given.unique()) < 2 for given in outside)
 
 
 def _trees(vectors: View, labels: Labels, folds: _Folds, constants: VerdictConstants) -> _Judged:

@@ -1,0 +1,115 @@
+"""The verdict on the labels: nothing is changed where nothing can be known, and what it claims is right that often."""
+
+import pytest
+import torch
+
+from karat.methods.karat.constants import VerdictConstants
+from karat.methods.karat.verdict import Labels, View, _mixtures, _without_noise, fit_verdict
+from karat.noise_matrix import asymmetric_transition, symmetric_transition
+
+CLASSES, TRUSTED = 3, 10
+QUICK = VerdictConstants(strengths=(1.0, 10.0), rounds=2, sharpness=(0.7, 1.0, 1.4), tree_stages=(8, 25))
+
+
+def table(spread, rate, seed=0, count=900, asymmetric=False):
+    """Return features, true and given labels, and trusted rows of three classes around the corners of a triangle."""
+    generator = torch.Generator().manual_seed(seed)
+    true = torch.randint(CLASSES, (count,), generator=generator)
+    inputs = torch.eye(CLASSES)[true] * 3 + spread * torch.randn(count, CLASSES, generator=generator)
+    matrix = (asymmetric_transition if asymmetric else symmetric_transition)(CLASSES, rate)
+    given = torch.multinomial(matrix[true], 1, generator=generator).flatten()
+    trusted = torch.cat([(true == label).nonzero().flatten()[:TRUSTED] for label in range(CLASSES)])
+    noisy = torch.ones(count, dtype=torch.bool)
+    noisy[trusted] = False
+    return inputs, true, given, trusted, noisy
+
+
+def judged(inputs, true, given, trusted, noisy, trees=True, constants=QUICK):
+    view = View(inputs[noisy], inputs[trusted])
+    labels = Labels(given[noisy], true[trusted], CLASSES)
+    return fit_verdict([view], view if trees else None, labels, torch.Generator().manual_seed(1), constants)
+
+
+def changes(verdict, given):
+    confidence, best = verdict.posterior.max(dim=1)
+    return (best != given) & (confidence >= 0.8), confidence, best
+
+
+@pytest.mark.parametrize("trees", [False, True])
+def test_nothing_is_changed_where_nothing_can_be_known(trees):
+    """Labels that have nothing to do with the features: the label model of the network changed 166 of 370 such ones."""
+    generator = torch.Generator().manual_seed(0)
+    inputs, labels = torch.randn(400, 10, generator=generator), torch.randint(CLASSES, (400,), generator=generator)
+    trusted = torch.cat([(labels == label).nonzero().flatten()[:TRUSTED] for label in range(CLASSES)])
+    noisy = torch.ones(400, dtype=torch.bool)
+    noisy[trusted] = False
+    verdict = judged(inputs, labels, labels, trusted, noisy, trees)
+    assert int(changes(verdict, labels[noisy])[0].sum()) <= 3
+
+
+def test_right_labels_of_overlapping_classes_are_kept():
+    """Two thirds can be told from the features at best; a free noise matrix would call the others noise."""
+    inputs, true, given, trusted, noisy = table(spread=2.5, rate=0.0)
+    verdict = judged(inputs, true, given, trusted, noisy)
+    assert (verdict.probabilities.argmax(dim=1) == true[noisy]).float().mean() < 0.75
+    assert changes(verdict, given[noisy])[0].float().mean() <= 0.02
+
+
+@pytest.mark.parametrize(("rate", "asymmetric"), [(0.4, False), (0.4, True)])
+def test_wrong_labels_of_separable_classes_are_found(rate, asymmetric):
+    inputs, true, given, trusted, noisy = table(spread=0.8, rate=rate, asymmetric=asymmetric)
+    verdict = judged(inputs, true, given, trusted, noisy)
+    changed, confidence, best = changes(verdict, given[noisy])
+    right = best == true[noisy]
+    wrong = (given != true)[noisy]
+    assert (changed & wrong).sum() > 0.8 * wrong.sum()
+    assert right[changed].float().mean() >= confidence[changed].mean() - 0.03
+    quality = verdict.posterior.gather(1, given[noisy][:, None])
+    assert (1 - quality.mean()).item() == pytest.approx(wrong.float().mean().item(), abs=0.04)
+
+
+def test_one_trusted_example_a_class_is_enough_where_classes_are_separable():
+    inputs, true, given, trusted, noisy = table(spread=0.5, rate=0.4)
+    few = trusted[::TRUSTED]
+    noisy = torch.ones_like(noisy)
+    noisy[few] = False
+    verdict = judged(inputs, true, given, few, noisy)
+    assert (verdict.posterior.argmax(dim=1) == true[noisy]).float().mean() > 0.95
+
+
+def test_balanced_trusted_rows_leave_skewed_classes_their_shares():
+    """Nine in ten rows are of one class, and as many rows of each are trusted."""
+    generator = torch.Generator().manual_seed(0)
+    true = (torch.rand(1_000, generator=generator) < 0.1).long()
+    inputs = true[:, None] * 1.5 + torch.randn(1_000, 2, generator=generator)
+    trusted = torch.cat([(true == label).nonzero().flatten()[:TRUSTED] for label in range(2)])
+    noisy = torch.ones(1_000, dtype=torch.bool)
+    noisy[trusted] = False
+    view, labels = View(inputs[noisy], inputs[trusted]), Labels(true[noisy], true[trusted], 2)
+    verdict = fit_verdict([view], None, labels, generator, QUICK)
+    assert verdict.posterior[:, 1].mean().item() == pytest.approx(true[noisy].float().mean().item(), abs=0.04)
+
+
+def test_trees_are_not_asked_where_there_is_nothing_to_grow_on():
+    inputs, true, given, trusted, noisy = table(spread=0.5, rate=0.2, count=60)
+    verdict = judged(inputs, true, given, trusted, noisy)
+    assert verdict.posterior.isfinite().all()
+
+
+def test_the_same_generator_gives_the_same_verdict():
+    data = table(spread=1.0, rate=0.3, count=200)
+    one, other = judged(*data), judged(*data)
+    assert torch.equal(one.posterior, other.posterior)
+
+
+def test_taking_the_noise_off_is_undone_by_the_matrix():
+    """`p·T` of what `_without_noise` returns is the prediction of the given label that it was made from."""
+    transition = symmetric_transition(CLASSES, 0.3).float()
+    p = torch.tensor([[0.7, 0.2, 0.1], [0.05, 0.9, 0.05]])
+    found = _without_noise(p @ transition, transition, torch.full((CLASSES,), 1 / 3), rounds=500).exp()
+    torch.testing.assert_close(found, p, atol=1e-3, rtol=0)
+
+
+def test_every_group_of_judges_is_heard():
+    assert len(_mixtures(3)) == 7
+    assert all(mixture.sum() == pytest.approx(1) for mixture in _mixtures(3))

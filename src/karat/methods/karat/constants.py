@@ -67,6 +67,7 @@ class VerdictConstants:
     first_rate: float = 0.7  # share of labels that are redrawn from all classes in the first guess at T
     rounds: int = 3  # of heads, then T
     iterations: int = 12  # of L-BFGS in a round
+    most_numbers: int = 30_000_000  # logits of all heads at once; beyond, heads are fitted on fewer examples
     sample: int = 2_000  # noisy examples by which hypotheses are weighed
     noisy_count: int = 100  # labels that all noisy ones count for together; more where more are trusted
     full_prior: float = 1.0  # what a full matrix has against it, in nats for each class but one

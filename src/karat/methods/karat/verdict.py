@@ -70,7 +70,11 @@ class Verdict(NamedTuple):
 
 
 class _Folds(NamedTuple):
-    """Which part each example belongs to; a trusted one whose part is -1 is learned by all heads."""
+    """Which part each example belongs to.
+
+    A trusted one whose part is -1 is learned by all heads. A noisy one whose part is -1 is learned by none, where there
+    are more of them than heads can be fitted to, and judged by all of them together.
+    """
 
     parts: int
     noisy: Tensor
@@ -104,7 +108,7 @@ def fit_verdict(
     constants: VerdictConstants = CONSTANTS.verdict,
 ) -> Verdict:
     """Judge all noisy examples; `vectors` are what trees look at, None where there are none or too long ones."""
-    folds = _deal(labels, generator, constants.folds)
+    folds = _deal(labels, generator, constants)
     priors = [_trusted_heads(view.trusted, labels, folds) for view in views]
     trees = None if vectors is None or _too_few(labels, folds, constants) else _trees(vectors, labels, folds, constants)
     sample = torch.randperm(len(labels.given), generator=generator)[: constants.sample]
@@ -237,9 +241,12 @@ def _full(transition: Tensor, shares: Tensor) -> Tensor:
 FAMILIES = {"none": _none, "one": _one_rate, "full": _full}
 
 
-def _deal(labels: Labels, generator: torch.Generator, parts: int) -> _Folds:
+def _deal(labels: Labels, generator: torch.Generator, constants: VerdictConstants) -> _Folds:
     """Deal the examples into parts; trusted ones class by class, where each class has one for every part."""
-    noisy = torch.randperm(len(labels.given), generator=generator) % parts
+    parts = constants.folds
+    order = torch.randperm(len(labels.given), generator=generator)
+    most = constants.most_numbers // (parts * len(constants.strengths) * labels.classes)
+    noisy = torch.where(order < most, order % parts, -1)
     trusted = torch.full_like(labels.trusted, -1)
     if labels.trusted.bincount(minlength=labels.classes).min() >= parts:
         order = torch.randperm(len(trusted), generator=generator)
@@ -255,6 +262,16 @@ def _with_one(features: Tensor) -> Tensor:
 def _logits(heads: Tensor, features: Tensor) -> Tensor:
     """Return logits[example, fold, strength, class]."""
     return (_with_one(features) @ heads.flatten(1)).unflatten(1, heads.shape[1:])
+
+
+def _unseen_logits(heads: Tensor, features: Tensor, parts: Tensor, chunk: int = 10_000) -> Tensor:
+    """Return logits[example, strength, class] by the heads of each example's part, or by all where that is -1."""
+    found = []
+    for some, of in zip(features.split(chunk), parts.split(chunk), strict=True):
+        logits = _logits(heads, some)
+        own = logits[torch.arange(len(some)), of.clamp(min=0)]
+        found.append(torch.where(of[:, None, None] < 0, logits.mean(dim=1), own))
+    return torch.cat(found)
 
 
 def _trusted_heads(features: Tensor, labels: Labels, folds: _Folds) -> Tensor:
@@ -288,20 +305,21 @@ def _descend(
     constants: VerdictConstants,
 ) -> Tensor:
     """Take some steps of L-BFGS with the heads of all parts and strengths, under T."""
-    numbers = torch.arange(folds.parts)
-    outside, trusted_outside = (of[:, None] != numbers for of in (folds.noisy, folds.trusted))
+    numbers, used = torch.arange(folds.parts), folds.noisy >= 0
+    features, given = view.noisy[used], labels.given[used]
+    outside, trusted_outside = (of[:, None] != numbers for of in (folds.noisy[used], folds.trusted))
     strengths, shift = torch.tensor(constants.strengths), (labels.trusted_shares / shares).log()
-    reached, rows = transition.T[labels.given][:, None, None], torch.arange(len(labels.trusted))
+    reached, rows = transition.T[given][:, None, None], torch.arange(len(labels.trusted))
     heads = heads.clone().requires_grad_()
     optimizer = torch.optim.LBFGS([heads], max_iter=constants.iterations, line_search_fn="strong_wolfe")
 
     def objective() -> Tensor:
         optimizer.zero_grad()
-        likelihood = (_logits(heads, view.noisy).softmax(dim=-1) * reached).sum(dim=-1).clamp(min=TINY)
+        likelihood = (_logits(heads, features).softmax(dim=-1) * reached).sum(dim=-1).clamp(min=TINY)
         trusted = (_logits(heads, view.trusted) + shift).log_softmax(dim=-1)[rows, :, :, labels.trusted]
         moved = (heads - prior[:, :, None])[:-1].square().sum(dim=(0, 1, 3))
         loss = (moved * strengths).sum() - (likelihood.log() * outside[:, :, None]).sum()
-        loss = (loss - (trusted * trusted_outside[:, :, None]).sum()) / len(labels.given)
+        loss = (loss - (trusted * trusted_outside[:, :, None]).sum()) / len(given)
         loss.backward()
         return loss
 
@@ -311,12 +329,10 @@ def _descend(
 
 def _by_heads(heads: Tensor, view: View, labels: Labels, folds: _Folds, transition: Tensor, shares: Tensor) -> _Judged:
     """Return the logits of heads that have not seen the label; strengths vote by how likely they make these labels."""
-    rows, trusted_rows = torch.arange(len(labels.given)), torch.arange(len(labels.trusted))
-    noisy = _logits(heads, view.noisy)[rows, folds.noisy]
-    trusted = _logits(heads, view.trusted)
-    trusted = trusted.mean(dim=1) if (folds.trusted < 0).any() else trusted[trusted_rows, folds.trusted]
+    noisy = _unseen_logits(heads, view.noisy, folds.noisy)
+    trusted, rows = _unseen_logits(heads, view.trusted, folds.trusted), torch.arange(len(labels.trusted))
     likelihood = (noisy.softmax(dim=-1) * transition.T[labels.given][:, None]).sum(dim=-1).clamp(min=TINY)
-    right = (trusted + (labels.trusted_shares / shares).log()).log_softmax(dim=-1)[trusted_rows, :, labels.trusted]
+    right = (trusted + (labels.trusted_shares / shares).log()).log_softmax(dim=-1)[rows, :, labels.trusted]
     votes = (likelihood.log().sum(dim=0) + right.sum(dim=0)).softmax(dim=0)[:, None]
     return _Judged((noisy * votes).sum(dim=1), (trusted * votes).sum(dim=1))
 
@@ -338,7 +354,7 @@ def _by_trusted(
 
 def _too_few(labels: Labels, folds: _Folds, constants: VerdictConstants) -> bool:
     """Return whether trees would have too little to grow on."""
-    outside = [labels.given[folds.noisy != part] for part in range(folds.parts)]
+    outside = [labels.given[(folds.noisy != part) & (folds.noisy >= 0)] for part in range(folds.parts)]
     return len(labels.given) < constants.fewest_for_trees or any(len(given.unique()) < 2 for given in outside)
 
 
@@ -350,7 +366,7 @@ def _trees(vectors: View, labels: Labels, folds: _Folds, constants: VerdictConst
     stages = constants.tree_stages
     noisy, trusted = ({stage: torch.zeros(len(part), labels.classes) for stage in stages} for part in vectors)
     for part in range(folds.parts):
-        outside = folds.noisy != part
+        outside = (folds.noisy != part) & (folds.noisy >= 0)
         model = HistGradientBoostingClassifier(
             max_iter=stages[-1],
             max_leaf_nodes=constants.tree_leaves,
@@ -359,18 +375,14 @@ def _trees(vectors: View, labels: Labels, folds: _Folds, constants: VerdictConst
             random_state=0,
         ).fit(vectors.noisy[outside].numpy(), labels.given[outside].numpy())
         known = torch.from_numpy(model.classes_)
-        inside = (~outside).nonzero().flatten()
-        for stage, p in enumerate(model.staged_predict_proba(vectors.noisy[inside].numpy()), start=1):
-            if stage in noisy:
-                noisy[stage][inside[:, None], known] = torch.from_numpy(p).float()
-        # Where every head learns the trusted labels, trees, which never see any, take turns with all of them.
-        judged = (folds.trusted == part) | (folds.trusted < 0)
-        share = torch.where(folds.trusted[judged] < 0, 1 / folds.parts, 1.0)[:, None]
-        if judged.any():
-            rows = judged.nonzero().flatten()[:, None]
-            for stage, p in enumerate(model.staged_predict_proba(vectors.trusted[judged].numpy()), start=1):
-                if stage in trusted:
-                    trusted[stage][rows, known] += share * torch.from_numpy(p).float()
+        for inputs, parts, found in zip(vectors, folds[1:], (noisy, trusted), strict=True):
+            rows = ((parts == part) | (parts < 0)).nonzero().flatten()
+            share = torch.where(parts[rows] < 0, 1 / folds.parts, 1.0)[:, None]  # those of no part ask all trees
+            if not len(rows):
+                continue
+            for stage, p in enumerate(model.staged_predict_proba(inputs[rows].numpy()), start=1):
+                if stage in found:
+                    found[stage][rows[:, None], known] += share * torch.from_numpy(p).float()
     likely = {stage: p.gather(1, labels.given[:, None]).clamp(min=1e-6).log().sum() for stage, p in noisy.items()}
     best = max(likely, key=lambda stage: likely[stage].item())
     return _Judged(noisy[best].clamp(min=1e-4), trusted[best].clamp(min=1e-4))

@@ -65,6 +65,12 @@ VECTORS, IMAGES = "wine", "digits"
             ("A dataset of images", "data.missing, augmentation.feature_noise", "one of vectors does"),
         ),
         ({"data.trusted_per_class": 5}, VECTORS, None),
+        (
+            {"methods.karat.refits": 3},
+            VECTORS,
+            ("Method karat on vectors", "methods.karat.refits", "its label model is fitted once there"),
+        ),
+        ({"methods.karat.refits": 3}, IMAGES, None),
     ],
 )
 def test_what_a_run_does_not_read_is_said(values, data, said):

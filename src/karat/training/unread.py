@@ -45,6 +45,11 @@ def rules(config: Config, dataset: Dataset) -> tuple[Rule, ...]:
             f"its own are methods.{method}" if method in methods else "leave out what it ignores",
         ),
         Rule(
+            "Method karat on vectors",
+            ("methods.karat.refits",) if method == "karat" and not images else (),
+            "its label model is fitted once there",
+        ),
+        Rule(
             f"Optimizer {optimizer}",
             () if "momentum" in arguments_of(optimizer) else ("optimizer.momentum",),
             f"{' and '.join(with_momentum)} do",

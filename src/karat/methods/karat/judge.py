@@ -81,7 +81,8 @@ def fit_judge(
     strengths = torch.tensor(constants.judge.strengths if head else constants.judge.strengths_untrained).to(noisy)
     folds = _deal(scaled, classes, len(strengths), head is None, generator, constants.judge)
     if head is None:
-        heads = [_trusted_head(scaled, classes, folds.of_trusted != fold) for fold in range(folds.parts)]
+        outside = [folds.of_trusted != fold for fold in range(folds.parts)]
+        heads = [trusted_head(trusted[used], evidence.trusted_labels[used], classes) for used in outside]
         prior = torch.stack(heads, dim=1)
         alone = (noisy @ prior.mean(dim=1)).softmax(dim=1)
         by_trusted = fit_transition(alone, evidence.given_labels, transition, seen_before, rounds=50)
@@ -231,9 +232,8 @@ def _descend_sharpness(unseen: _Unseen, sharpness: Tensor, matrices: Tensor) -> 
     return scale.detach().clamp(-2, 2).exp()
 
 
-def _trusted_head(evidence: Evidence, classes: int, used: Tensor) -> Tensor:
-    """Fit a head to these trusted labels alone, held at 0 by one unit of strength."""
-    features, labels = evidence.trusted[used], evidence.trusted_labels[used]
+def trusted_head(features: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Fit a head [feature, class] to these labels alone, held at 0 by one unit of strength but for its last row."""
     head = features.new_zeros(features.shape[1], classes, requires_grad=True)
     optimizer = torch.optim.LBFGS([head], max_iter=50, line_search_fn="strong_wolfe")
 

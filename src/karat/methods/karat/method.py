@@ -37,7 +37,7 @@ class KaratSettings:
     """Choices of Karat.
 
     Attributes:
-        refits: how often the label model is fitted over the run, at most once a pass.
+        refits: how often the label model is fitted over the run, at most once a pass; vectors have one fit.
         temperature: below 1 sharpens the posteriors that strong views learn.
         mixup: mixup factors are drawn from Beta(a, a) with a this many times the share of wrong labels that the label
             model found: right labels need no mixing; 0 mixes nothing.

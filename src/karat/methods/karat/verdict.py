@@ -24,11 +24,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
 from karat.methods.karat.constants import CONSTANTS, VerdictConstants
+from karat.methods.karat.judge import trusted_head
 from karat.noise_matrix import (
     fit_transition,
     label_likelihood,
@@ -276,22 +276,9 @@ def _unseen_logits(heads: Tensor, features: Tensor, parts: Tensor, chunk: int = 
 
 def _trusted_heads(features: Tensor, labels: Labels, folds: _Folds) -> Tensor:
     """Return for each part a head [feature, part, class] of the trusted labels outside of it."""
-    found = []
-    for part in range(folds.parts):
-        used = folds.trusted != part
-        head = torch.zeros(features.shape[1] + 1, labels.classes, requires_grad=True)
-        optimizer = torch.optim.LBFGS([head], max_iter=50, line_search_fn="strong_wolfe")
-
-        def objective(optimizer: torch.optim.Optimizer = optimizer, head: Tensor = head, used: Tensor = used) -> Tensor:
-            optimizer.zero_grad()
-            logits = _with_one(features[used]) @ head
-            loss = F.cross_entropy(logits, labels.trusted[used], reduction="sum") + head[:-1].square().sum()
-            loss.backward()
-            return loss
-
-        optimizer.step(objective)
-        found.append(head.detach())
-    return torch.stack(found, dim=1)
+    outside = [folds.trusted != part for part in range(folds.parts)]
+    inputs = _with_one(features)
+    return torch.stack([trusted_head(inputs[used], labels.trusted[used], labels.classes) for used in outside], dim=1)
 
 
 def _descend(

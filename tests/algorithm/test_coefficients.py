@@ -9,6 +9,7 @@ from double_backward import double_backward
 from torch import nn
 
 from karat.algorithm.coefficients import meta_coefficients, meta_gradient, normalized_weights
+from karat.algorithm.muon import Muon
 from karat.algorithm.network import Network
 from karat.algorithm.settings import ALGORITHM_PRESETS, AlgorithmSettings
 
@@ -91,6 +92,7 @@ OPTIMIZERS = {
     "adam": lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=1e-2, amsgrad=True),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
     "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.5),
+    "muon": lambda p: Muon(p, lr=0.1, momentum=0.6, weight_decay=5e-4),
 }
 
 
@@ -153,6 +155,7 @@ def test_equals_double_backward_before_the_first_step():
     """Without momentum buffers: SGD's first step takes the gradient itself as the buffer."""
     check_against_double_backward("mlp", "nesterov", AlgorithmSettings(), steps=0)
     check_against_double_backward("mlp", "adamw", AlgorithmSettings(), steps=0)
+    check_against_double_backward("mlp", "muon", AlgorithmSettings(), steps=0)
 
 
 def check_against_double_backward(model_name, optimizer_name, settings, steps=3):

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from karat.algorithm.look_ahead import look_ahead
+from karat.algorithm.muon import Muon
 from karat.errors import UserError
 
 OPTIMIZERS = {
@@ -26,6 +27,9 @@ OPTIMIZERS = {
     "adamax": (torch.optim.Adamax, {"lr": 0.01}),
     "nadam": (torch.optim.NAdam, {"lr": 0.01, "weight_decay": 0.1}),
     "radam": (torch.optim.RAdam, {"lr": 0.01}),
+    "muon": (Muon, {"lr": 0.1}),
+    "muon_decay": (Muon, {"lr": 0.1, "momentum": 0.9, "nesterov": False, "weight_decay": 0.01}),
+    "muon_as_sgd": (Muon, {"lr": 0.1, "orthogonal": False, "rate_factor": 0.5, "weight_decay": 0.01}),
 }
 
 

@@ -7,10 +7,11 @@ import torch
 from torch import nn
 
 from karat.errors import UserError
-from karat.models import MLP, SmallResNet, build_model, parameter_count
+from karat.models import MLP, Fast, SmallResNet, build_model, parameter_count
 
 IMAGE_NETWORKS = [
-    "wrn-10-1", "wrn-16-2", "resnet-11", "resnet-29", "vgg-13", "densenet-22", "timm:test_resnet", "small", "mlp",
+    "wrn-10-1", "wrn-16-2", "resnet-11", "resnet-29", "vgg-13", "densenet-22", "timm:test_resnet", "small", "fast-4",
+    "mlp",
 ]  # fmt: skip
 
 
@@ -22,14 +23,17 @@ def test_images_become_one_row_of_logits_each(name: str, channels: int, size: in
     assert model(torch.randn(2, channels, size, size)).shape == (2, 7)
 
 
-@pytest.mark.parametrize("name", ["wrn-10-1", "resnet-11", "vgg-13", "densenet-22", "test_resnet", "small", "mlp"])
+@pytest.mark.parametrize(
+    "name", ["wrn-10-1", "resnet-11", "vgg-13", "densenet-22", "test_resnet", "small", "fast-4", "mlp"]
+)
 def test_images_need_not_be_square(name: str) -> None:
     model = build_model(name, (1, 8, 20), classes=3)
     assert model(torch.randn(2, 1, 8, 20)).shape == (2, 3)
 
 
 def test_auto_follows_the_data() -> None:
-    assert isinstance(build_model("auto", (3, 8, 8), classes=2), SmallResNet)
+    assert isinstance(build_model("auto", (3, 8, 8), classes=2), Fast)
+    assert isinstance(build_model("auto", (3, 7, 8), classes=2), SmallResNet)
     assert isinstance(build_model("auto", (20,), classes=2), MLP)
 
 
@@ -45,10 +49,10 @@ def test_the_global_seed_fixes_the_initial_parameters(name: str) -> None:
 
 @pytest.mark.parametrize("name", IMAGE_NETWORKS)
 def test_every_parameter_gets_a_gradient(name: str) -> None:
-    """A parameter that no output depends on would have no gradient, and be counted for nothing."""
+    """A parameter that no output depends on would have no gradient, and count for nothing; a frozen one has none."""
     model = build_model(name, (1, 8, 8), classes=3)
     model(torch.randn(4, 1, 8, 8)).square().sum().backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
+    assert all((parameter.grad is not None) == parameter.requires_grad for parameter in model.parameters())
 
 
 # torch itself scripts its decompositions when forward mode is first used
@@ -59,7 +63,7 @@ def test_forward_mode_agrees_with_reverse_mode(name: str) -> None:
     torch.manual_seed(0)
     model = build_model(name, (1, 8, 8), classes=3).double()
     images = torch.randn(4, 1, 8, 8, dtype=torch.float64)
-    parameters = dict(model.named_parameters())
+    parameters = {key: value for key, value in model.named_parameters() if value.requires_grad}
     v = {key: torch.randn_like(value) for key, value in parameters.items()}
 
     def logits(parameters: dict[str, torch.Tensor]) -> torch.Tensor:

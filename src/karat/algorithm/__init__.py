@@ -12,10 +12,3 @@
 
 Pure functions of tensors; nothing here knows about data sets, devices, files or logs of metrics.
 """
-
-from karat.algorithm.coefficients import DataCoefficients as DataCoefficients
-from karat.algorithm.coefficients import meta_coefficients as meta_coefficients
-from karat.algorithm.network import ForwardPass as ForwardPass
-from karat.algorithm.network import Network as Network
-from karat.algorithm.settings import AlgorithmSettings as AlgorithmSettings
-from karat.algorithm.settings import algorithm_preset as algorithm_preset

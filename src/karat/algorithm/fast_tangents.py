@@ -111,22 +111,26 @@ def _batch_norm(
 ) -> Tensor | None:
     """y = γ·x̂ + β, x̂ = (x − μ)/σ  ->  ẏ = γ/σ·(ẋ − mean(ẋ) − x̂·mean(x̂·ẋ)) + γ̇·x̂ + β̇, as a·ẋ + b·x + c by channel.
 
-    Returns None for the cases left to torch: evaluation mode, no scale and shift, or an input that does not move. The
-    running statistics need no update: a repeated pass has copies of them, which nobody reads.
+    Scale and shift may be missing, or stand still. Returns None for the cases left to torch: evaluation mode, another
+    type of numbers than the input's, or an input that does not move. The running statistics need no update: a repeated
+    pass has copies of them, which nobody reads.
     """
-    if not training or weight is None or bias is None:
-        return None
-    (x, x_slope), (weight, weight_slope) = forward_ad.unpack_dual(x), forward_ad.unpack_dual(weight)
-    bias, bias_slope = forward_ad.unpack_dual(bias)
-    if x_slope is None or weight_slope is None or bias_slope is None or weight.dtype != x.dtype:
+    x, x_slope = forward_ad.unpack_dual(x)
+    weight, weight_slope = (None, None) if weight is None else forward_ad.unpack_dual(weight)
+    bias, bias_slope = (None, None) if bias is None else forward_ad.unpack_dual(bias)
+    if not training or x_slope is None or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
         return None
     value, mean, inverse_deviation = torch.native_batch_norm(x, weight, bias, None, None, True, momentum, eps)
     axes = [axis for axis in range(x.dim()) if axis != 1]
     slope_mean = x_slope.mean(axes)
     correlation = ((x * x_slope).mean(axes) - mean * slope_mean) * inverse_deviation
-    a = inverse_deviation * weight
-    b = inverse_deviation * (weight_slope - a * correlation)
-    c = bias_slope - mean * b - a * slope_mean
+    a = inverse_deviation if weight is None else inverse_deviation * weight
+    b = -inverse_deviation * a * correlation
+    if weight_slope is not None:
+        b = b + inverse_deviation * weight_slope
+    c = -mean * b - a * slope_mean
+    if bias_slope is not None:
+        c = c + bias_slope
     shape = [-1 if axis == 1 else 1 for axis in range(x.dim())]
     slope = torch.addcmul(c.view(shape), x, b.view(shape)).addcmul_(x_slope, a.view(shape))
     return forward_ad.make_dual(value, slope)

@@ -1,81 +1,76 @@
 """Line 1 of Algorithm 1: weak and strong views of a whole batch, from one seeded generator.
 
-Images (channels first, values in [-1, 1]) are augmented with kornia: weak is crop and flip; strong goes on top
-of it: policy -> flip -> crop -> cutout. Vectors get feature dropout and small noise instead.
+Images (channels first, values in [-1, 1]) are augmented by shifts and mirroring (weak); strong goes on top of
+it: policy (kornia's) -> mirror and shift -> cutout. Vectors get feature dropout and small noise instead.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from karat.data.settings import AugmentationSettings
 from karat.errors import UserError
-
-
-@dataclass(frozen=True)
-class AugmentationSettings:
-    """How views are made.
-
-    Attributes:
-        policy: the first part of the strong view: "randaugment", "autoaugment" (CIFAR's learned policy) or "none".
-        magnitude: strength of RandAugment, above 0 and below 30.
-        crop: how far images are shifted at most, as a share of their size (1/8: 4 pixels of 32).
-        cutout: side of the square that strong views lose, as a share of the image's (1/2: 16 pixels of 32).
-        flip: mirror images; null does it where the dataset says that a mirrored image means the same.
-        feature_dropout: share of a vector's features that a strong view loses (set to the mean); the weak view
-            loses none.
-        feature_noise: standard deviation of the noise on a vector's standardised features; a tenth of it in the
-            weak view.
-    """
-
-    policy: Literal["randaugment", "autoaugment", "none"] = "randaugment"
-    magnitude: int = 10
-    crop: float = 0.125
-    cutout: float = 0.5
-    flip: bool | None = None
-    feature_dropout: float = 0.4
-    feature_noise: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name in ("crop", "cutout", "feature_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(
-                    f"augmentation.{name} is {getattr(self, name)}: write a share of at least 0 and below 1."
-                )
-        if not 0 < self.magnitude < 30:
-            raise UserError(f"augmentation.magnitude is {self.magnitude}: write a number from 1 to 29.")
-        if self.feature_noise < 0:
-            raise UserError(f"augmentation.feature_noise is {self.feature_noise}: write 0 or more.")
-
-    def mirrors(self, by_dataset: bool) -> bool:
-        """Return whether images are mirrored, where the dataset says whether that changes what they mean."""
-        return by_dataset if self.flip is None else self.flip
 
 
 class ImageAugmentation:
     """Random views of image batches."""
 
     def __init__(self, shape: tuple[int, int, int], flip: bool, settings: AugmentationSettings) -> None:
-        import kornia.augmentation as K  # imported where needed: vectors do without it, and it is slow
-
-        _, height, width = shape
-        flips = [K.RandomHorizontalFlip()] if flip else []
-        padding = (round(settings.crop * width), round(settings.crop * height))  # left and right, top and bottom
-        crops = [K.RandomCrop((height, width), padding=padding, cropping_mode="slice")] if any(padding) else []
+        self._flip = flip
+        self._most = [shift_of(settings.crop, side) for side in shape[1:]]
         cutouts = [Cutout(settings.cutout)] if settings.cutout else []
-        self._weak = nn.Sequential(*crops, *flips)
-        self._strong = nn.Sequential(*_policy(settings, shape), *flips, *crops, *cutouts)
+        self._policy, self._cutout = nn.Sequential(*_policy(settings, shape)), nn.Sequential(*cutouts)
 
-    def weak(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Crop and flip."""
-        return _augmented(self._weak, inputs, generator)
+    def weak(self, inputs: Tensor, generator: torch.Generator, mirrored: Tensor | None = None) -> Tensor:
+        """Shift and mirror; `mirrored` says which, None draws it."""
+        with torch.no_grad():
+            return self._moved(inputs, generator, mirrored)
 
     def strong(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Apply the policy, flip, crop and cut out."""
-        return _augmented(self._strong, inputs, generator)
+        """Apply the policy, mirror, shift and cut out."""
+        with seeded(generator), torch.no_grad():
+            changed = self._policy((inputs + 1) / 2).clamp(0, 1) * 2 - 1 if len(self._policy) else inputs
+            return self._cutout(self._moved(changed, generator, None))
+
+    def _moved(self, images: Tensor, generator: torch.Generator, mirrored: Tensor | None) -> Tensor:
+        count, device = len(images), generator.device
+        if self._flip and mirrored is None:
+            mirrored = torch.rand(count, generator=generator, device=device) < 0.5
+        places = []
+        for side, most in zip(images.shape[2:], self._most, strict=True):
+            shifts = torch.randint(-most, most + 1, (count, 1), generator=generator, device=device)
+            places.append((shifts + torch.arange(side, device=device)).to(images.device))
+        rows, columns = places
+        if mirrored is not None:
+            backwards = columns.flip(1)
+            columns = torch.where(mirrored.to(images.device)[:, None], backwards, columns)
+        return taken(images, rows, columns)
+
+
+def shift_of(share: float, side: int) -> int:
+    """Return by how many pixels an image of this side is shifted at most: the share of it, but one at least.
+
+    >>> shift_of(1 / 16, 32), shift_of(1 / 16, 8), shift_of(0.0, 8)
+    (2, 1, 0)
+    """
+    return min(side - 1, max(1, round(share * side))) if share else 0
+
+
+def taken(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return of each image the pixels at its rows and columns; those beyond a border are seen in it as in a mirror.
+
+    One gather for the whole batch; the result has its channels last in memory.
+
+    >>> taken(torch.arange(3.0).view(1, 1, 1, 3), torch.tensor([[0]]), torch.tensor([[-1, 0, 3]])).flatten()
+    tensor([1., 0., 1.])
+    """
+    height, width = images.shape[2:]
+    rows = (height - 1) - ((height - 1) - rows.abs()).abs()
+    columns = (width - 1) - ((width - 1) - columns.abs()).abs()
+    each = torch.arange(len(images), device=images.device)[:, None, None]
+    return images[each, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 class Cutout(nn.Module):
@@ -108,8 +103,8 @@ class VectorAugmentation:
         self._dropout = settings.feature_dropout
         self._noise = settings.feature_noise
 
-    def weak(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Add a little noise."""
+    def weak(self, inputs: Tensor, generator: torch.Generator, mirrored: Tensor | None = None) -> Tensor:
+        """Add a little noise; vectors have no mirror image."""
         return inputs + 0.1 * self._noise * _normal_like(inputs, generator)
 
     def strong(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -125,11 +120,6 @@ def seeded(generator: torch.Generator) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
-
-
-def _augmented(transform: nn.Module, inputs: Tensor, generator: torch.Generator) -> Tensor:
-    with seeded(generator), torch.no_grad():
-        return transform((inputs + 1) / 2).clamp(0, 1) * 2 - 1
 
 
 def _normal_like(inputs: Tensor, generator: torch.Generator) -> Tensor:

@@ -1,33 +1,54 @@
 """What a run does where nobody said: network, length and batch size, from the data and the machine, and why.
 
-The length is reckoned from the multiplications of the network, not measured: the same data on the same kind of machine
-always get the same run. It does not depend on the method, so that methods can be compared; `ieg`, which takes longest,
-is the measure. On one core of a shared EPYC (torch 2.15, float32) a step of it did 1.0 to 1.4 billion forward
-operations a second in `small` (12 to 224 pixels) and `mlp` (768 features), 2.3 to 2.8 in `resnet18` and `wrn-28-2`. A
-GPU is taken for a hundred such cores; that is not measured.
+Where no time is asked for, the length is reckoned from the multiplications of the network, not measured: the same data
+on the same kind of machine always get the same run. Where `training.minutes` asks for one, the speed of this machine is
+measured, and the widest network is taken that sees the data often enough in that time; config.yaml keeps what was
+chosen, so that a resumed or repeated run has it.
+
+On one core of a shared EPYC (torch 2.15, float32) a step of `ieg` did 1.0 to 1.4 billion forward operations a second in
+`small` (12 to 224 pixels) and `mlp` (768 features), 2.3 to 2.8 in `resnet18` and `wrn-28-2`, 3.4 in `fast` (32 pixels).
+A GPU is taken for a hundred such cores; that is not measured.
 """
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from karat.data.modality import modality_of
 from karat.data.task import NoisyTask
 from karat.errors import UserError
-from karat.models import PRETRAINED, SMALL_IMAGE, build_model, has_weights_here
-from karat.settings.config import Config
+from karat.models import LINEAR, PRETRAINED, SMALL_IMAGE, SMALLEST_IMAGE, build_model, has_weights_here
+from karat.settings.config import Config, OptimizerSettings
+from karat.training.optimizers import make_optimizer, settled
 
 EPOCHS = 60  # where nothing speaks against it; the README's results on digits have it
 # More do not help small sets. Wine, 60% symmetric noise, 10 trusted a class, seeds 0 to 2: 98.1, 94.4, 94.4 after 100
 # steps; 92.6, 87.0, 87.0 after 1,000. Breast cancer, 40%, seeds 10 to 12: a mean of 89.7 after 300 and after 1,000.
 FEWEST_STEPS = 300
 FEWEST_EPOCHS = 5  # an example's predictions are averaged over about five epochs, see audit/ledger.py
-HOURS = {"cpu": 0.5, "cuda": 3.0}
-OPERATIONS_A_SECOND = {"cpu": 1.5e9, "cuda": 1.5e11}
+MINUTES = {"cpu": 30.0, "cuda": 180.0}
+OPERATIONS_A_SECOND = {"cpu": 1.2e10, "cuda": 1.2e12}  # forward ones, in a step of plain training
+# A step of a method, in steps of plain training: CIFAR-10, `fast`, batches of 100, one core (ieg 0.61 s, plain 0.08 s).
+COSTS = {
+    "ieg": 8.0, "divide_mix": 8.0, "mixmatch_kl": 6.0, "mixmatch": 4.0, "karat": 3.0, "l2r": 3.0, "co_teaching": 2.0,
+    "incv": 2.0, "mentornet": 1.5,
+}  # fmt: skip
+OF_STEPS = 0.8  # of the time that is asked for; the rest is for evaluation and the work between steps
+WIDTHS = (64, 32, 16, 8)  # of `fast`, from which one is taken for the time that is asked for
+ENOUGH_EPOCHS = 12  # passes that a wider network should have
 SECONDS_A_STEP = 0.015  # whatever the network: an ieg step of an mlp on 20 vectors
 TINY_IMAGE = 16
+FITTING = "karat"  # the method that can fit a linear classifier
+_FITTED = ("model", "training.epochs", "training.batch_size")
+FITTED_AT_ONCE = 5_000  # rows whose findings are entered at once where nothing is trained
 
 
 @dataclass(frozen=True)
@@ -56,35 +77,61 @@ def plan(
     epochs: int | None = None,
     steps: int | None = None,
     batch_size: int | None = None,
+    minutes: float | None = None,
+    method: str = "ieg",
+    measure: Callable[[str, int], float] | None = None,
 ) -> Plan:
     """Settle what is not given for `rows` noisy examples of this shape.
 
+    `measure` returns how long a step of plain training of a network takes with batches of a size; it is called where
+    `minutes` are given. Method karat fits a linear classifier of texts and of vectors to its verdict: then nothing is
+    trained.
+
     >>> digits = plan((1, 12, 12), rows=1_200, classes=10)
     >>> digits.model, digits.epochs, digits.batch_size, digits.steps
-    ('small', 60, 50, 1440)
+    ('fast', 60, 50, 1440)
     >>> print(plan((13,), rows=109, classes=3).reasons[0])
     Network: mlp, for vectors of 13 features; --model NAME takes another (docs/networks.md).
     """
     if rows < 2:
         raise UserError(f"There is {rows} noisy example, too few for a batch: give at least 2, better hundreds.")
+    unasked = model == "auto" and method == FITTING and len(shape) == 1
+    if unasked or is_fitted(method, model):
+        size = min(FITTED_AT_ONCE, rows)
+        why = (
+            f"Network: {LINEAR}, fitted to the verdict on the labels by their {shape[0]:,} features, without training; "
+            "--model mlp-512 trains a network."
+        )
+        return Plan(LINEAR, 1, size, math.ceil(rows / size), _FITTED[not unasked :], (why,) * unasked)
     given = {
         "model": model != "auto",
         "training.epochs": bool(epochs or steps),
         "training.batch_size": bool(batch_size),
     }
     reasons = []
+    batch_size = min(batch_size or default_batch_size(rows), rows)
+    batches = math.ceil(rows / batch_size)
+    cost = COSTS.get(method, 1.0)
+
+    def seconds_of(model: str) -> float:
+        """Return how long the steps of an epoch take: measured where a time is asked for, else reckoned."""
+        if minutes is not None and measure is not None:
+            return batches * cost * measure(model, batch_size)
+        return batches * seconds_a_step(operations(model, shape, classes), batch_size, device, cores, cost)
+
     if not given["model"]:
         model, why = choose_model(shape, device)
+        if minutes is not None and model.startswith("fast"):
+            model, why = choose_width(60 * OF_STEPS * minutes, epochs, seconds_of)
         reasons.append(f"Network: {model}, {why}; --model NAME takes another (docs/networks.md).")
         if max(shape[1:], default=0) > SMALL_IMAGE and has_weights_here(model):
             reasons.append(
                 f"Pretrained weights of {model} are on this machine: --model {model}{PRETRAINED} starts from them."
             )
-    batch_size = min(batch_size or default_batch_size(rows), rows)
-    batches = math.ceil(rows / batch_size)
     if not given["training.epochs"]:
-        seconds = batches * seconds_a_step(operations(model, shape, classes), batch_size, device, cores)
-        epochs, why = choose_epochs(batches, seconds, device)
+        epochs, why = choose_epochs(
+            batches, seconds_of(model), MINUTES[device] if minutes is None else minutes, asked=minutes is not None
+        )
         reasons.append(
             f"Length: {epochs} epochs of {batches:,} batches of {batch_size}, {why}; --training.epochs N changes it."
         )
@@ -110,34 +157,66 @@ def resolved(config: Config, task: NoisyTask, device: str) -> tuple[Config, Plan
         epochs=training.epochs,
         steps=training.steps,
         batch_size=training.batch_size,
+        minutes=training.minutes,
+        method=config.method,
+        measure=partial(measured_seconds, tuple(task.noisy.inputs.shape[1:]), len(task.dataset.classes), device),
     )
+    if is_fitted(config.method, found.model):
+        # What was fitted is kept as it is: no average over steps.
+        training = replace(training, steps=None, batch_size=found.batch_size, average_decay=0.0)
     batch_size = training.batch_size or found.batch_size  # a given one stays as it was written
-    settled = replace(training, epochs=found.epochs, batch_size=batch_size)
+    optimizer = settled(config.optimizer, found.model)
+    chosen = [
+        f"optimizer.{name}"
+        for name in ("name", "rate", "momentum", "weight_decay")
+        if _is_open(getattr(config.optimizer, name))
+    ]
+    config = replace(
+        config,
+        model=found.model,
+        optimizer=optimizer,
+        training=replace(training, epochs=found.epochs, batch_size=batch_size),
+    )
     if task.dataset.image_size is not None:  # what was chosen for this machine holds on every other one
         config = replace(config, data=replace(config.data, image_size=task.dataset.image_size))
-        found = replace(found, chosen=(*found.chosen, "data.image_size"))
-    return replace(config, model=found.model, training=settled), found
+        chosen.append("data.image_size")
+    return config, replace(found, chosen=(*found.chosen, *chosen))
+
+
+def is_fitted(method: str, model: str) -> bool:
+    """Return whether the method fits this classifier, so that no step trains it.
+
+    >>> is_fitted("karat", "linear"), is_fitted("gce", "linear"), is_fitted("karat", "mlp")
+    (True, False, False)
+    """
+    return method == FITTING and model == LINEAR
 
 
 def with_chosen(config: Config, stored: Config, chosen: frozenset[str]) -> Config:
     """Return the config with what is left open taken from a run that was begun, where that run chose it itself."""
-    training = config.training
-    if config.model == "auto" and "model" in chosen:
-        config = replace(config, model=stored.model)
-    if training.epochs is None and training.steps is None and "training.epochs" in chosen:
-        training = replace(training, epochs=stored.training.epochs)
-    if training.batch_size is None and "training.batch_size" in chosen:
-        training = replace(training, batch_size=stored.training.batch_size)
-    if config.data.image_size is None and "data.image_size" in chosen:
-        config = replace(config, data=replace(config.data, image_size=stored.data.image_size))
-    return replace(config, training=training)
+    for name in chosen:
+        if name == "training.epochs" and config.training.steps is not None:
+            continue
+        if name == "model":
+            config = replace(config, model=stored.model if config.model == "auto" else config.model)
+            continue
+        section, setting = name.split(".")
+        part = getattr(config, section)
+        if _is_open(getattr(part, setting)):
+            value = getattr(getattr(stored, section), setting)
+            config = replace(config, **{section: replace(part, **{setting: value})})
+    return config
+
+
+def _is_open(value: Any) -> bool:
+    return value is None or value == "auto"
 
 
 def choose_model(shape: tuple[int, ...], device: str) -> tuple[str, str]:
     """Return the network for inputs of a shape, and why.
 
     >>> choose_model((3, 32, 32), "cpu")[0], choose_model((3, 32, 32), "cuda")[0], choose_model((768,), "cpu")[0]
-    ('small', 'wrn-28-2', 'mlp-512')
+    ('fast', 'fast-64', 'mlp-512')
     """
     return DEFAULT_NETWORKS[modality_of(shape).name](shape, device)
 
@@ -148,12 +227,14 @@ def _vector_network(shape: tuple[int, ...], device: str) -> tuple[str, str]:
 
 def _image_network(shape: tuple[int, ...], device: str) -> tuple[str, str]:
     size = f"{shape[1]}x{shape[2]}"
+    if min(shape[1:]) < SMALLEST_IMAGE and max(shape[1:]) <= SMALL_IMAGE:
+        return "small", f"for images of {size}, fewer than the {SMALLEST_IMAGE} pixels that fast is made for"
     if max(shape[1:]) <= TINY_IMAGE or (max(shape[1:]) <= SMALL_IMAGE and device == "cpu"):
-        return "small", f"for images of {size}{' on a processor' * (device == 'cpu')}"
+        return "fast", f"for images of {size}{' on a processor' * (device == 'cpu')}"
     if max(shape[1:]) <= SMALL_IMAGE:
-        return "wrn-28-2", f"for images of {size} on a GPU"
+        return "fast-64", f"for images of {size} on a GPU"
     if device == "cpu":
-        return "resnet18", f"for images of {size}, more than the {SMALL_IMAGE} pixels that small is made for"
+        return "resnet18", f"for images of {size}, more than the {SMALL_IMAGE} pixels that fast is made for"
     return "resnet-50", f"for images of {size} on a GPU"
 
 
@@ -169,21 +250,40 @@ def default_batch_size(examples: int) -> int:
     return min(100, max(20, examples // 24))
 
 
-def choose_epochs(batches: int, seconds: float, device: str) -> tuple[int, str]:
-    """Return how many epochs of so many batches and seconds are wise, and why.
+def choose_width(seconds: float, epochs: int | None, seconds_of: Callable[[str], float]) -> tuple[str, str]:
+    """Return the widest `fast` that sees the data often enough in so many seconds of steps, and why.
 
-    >>> choose_epochs(3, 1.0, "cpu")
+    `epochs` that are given must fit; else ENOUGH_EPOCHS. `seconds_of` returns how long a pass of a network takes.
+
+    >>> choose_width(1200, None, lambda name: {"fast-64": 300.0, "fast-32": 90.0}[name])
+    ('fast-32', 'the widest that makes 12 passes in that time (13 here)')
+    """
+    wanted = epochs or ENOUGH_EPOCHS
+    for width in WIDTHS:
+        name = f"fast-{width}"
+        passes = int(seconds / seconds_of(name))
+        if passes >= wanted:
+            return name, f"the widest that makes {wanted} passes in that time ({passes} here)"
+    return name, f"the narrowest, because even it makes only {passes} passes in that time"
+
+
+def choose_epochs(batches: int, seconds: float, minutes: float, *, asked: bool = False) -> tuple[int, str]:
+    """Return how many epochs of so many batches and seconds fit into so many minutes, and why; `asked`: by the user.
+
+    >>> choose_epochs(3, 1.0, 30)
     (100, 'because that is 300 steps, the fewest that are enough')
-    >>> choose_epochs(24, 3.0, "cpu")
+    >>> choose_epochs(24, 3.0, 30)
     (60, 'the usual length, roughly 3 minutes here')
-    >>> choose_epochs(500, 240.0, "cpu")
+    >>> choose_epochs(500, 240.0, 30)
     (7, 'roughly 28 minutes here, where the usual 60 would take 4 hours')
-    >>> choose_epochs(500, 2400.0, "cpu")
+    >>> choose_epochs(500, 2400.0, 30)
     (5, 'the fewest that tell right from wrong labels, roughly 3.3 hours here (smaller images, --data.limit N or a GPU
     make it shorter)')
+    >>> choose_epochs(500, 300.0, 10, asked=True)
+    (1, 'as many as fit into 10 minutes, a fifth of which is left for the work between steps')
     """
     wanted = max(EPOCHS, math.ceil(FEWEST_STEPS / batches))
-    affordable = int(3600 * HOURS[device] / seconds)
+    affordable = int(60 * minutes * (OF_STEPS if asked else 1) / seconds)
     if affordable >= wanted:
         why = (
             f"because that is {FEWEST_STEPS:,} steps, the fewest that are enough"
@@ -191,6 +291,10 @@ def choose_epochs(batches: int, seconds: float, device: str) -> tuple[int, str]:
             else f"the usual length, roughly {_duration(wanted * seconds)} here"
         )
         return wanted, why
+    if asked:
+        return max(1, affordable), (
+            f"as many as fit into {minutes:g} minutes, a fifth of which is left for the work between steps"
+        )
     epochs = max(affordable, FEWEST_EPOCHS)
     if affordable < FEWEST_EPOCHS:
         return epochs, (
@@ -200,6 +304,33 @@ def choose_epochs(batches: int, seconds: float, device: str) -> tuple[int, str]:
     return epochs, (
         f"roughly {_duration(epochs * seconds)} here, where the usual {wanted} would take {_duration(wanted * seconds)}"
     )
+
+
+def measured_seconds(shape: tuple[int, ...], classes: int, device: str, model: str, batch_size: int) -> float:
+    """Measure a step of plain training on this machine: the median of three after one to warm up.
+
+    The global random state is put back.
+    """
+    with torch.random.fork_rng(devices=[]):
+        network: nn.Module = build_model(model, shape, classes, fetch=False).to(
+            memory_format=modality_of(shape).memory_format
+        )
+        network = network.to(device)
+        optimizer = make_optimizer(network, settled(OptimizerSettings(), model))
+        inputs, labels = (
+            torch.rand(batch_size, *shape, device=device),
+            torch.arange(batch_size, device=device) % classes,
+        )
+        durations = []
+        for _ in range(4):
+            began = time.perf_counter()
+            optimizer.zero_grad()
+            cross_entropy(network(inputs), labels).backward()
+            optimizer.step()
+            if device != "cpu":
+                torch.get_device_module(device).synchronize()
+            durations.append(time.perf_counter() - began)
+    return sorted(durations[1:])[1]
 
 
 def operations(model: str, shape: tuple[int, ...], classes: int) -> int:
@@ -215,14 +346,16 @@ def operations(model: str, shape: tuple[int, ...], classes: int) -> int:
     return int(counter.get_total_flops())
 
 
-def seconds_a_step(forward_operations: int, batch_size: int, device: str = "cpu", cores: int = 1) -> float:
-    """Return roughly how long a step of `ieg` takes; n cores count as n^0.7, because small pieces do not share well.
+def seconds_a_step(
+    forward_operations: int, batch_size: int, device: str = "cpu", cores: int = 1, cost: float = 1.0
+) -> float:
+    """Return roughly how long a step of a method takes; n cores count as n^0.7, because small pieces do not share well.
 
-    >>> round(seconds_a_step(5_370_000, 100), 2)  # `small` at 28x28; measured 0.47
+    >>> round(seconds_a_step(5_370_000, 100, cost=8), 2)  # ieg, `small` at 28x28; measured 0.47
     0.37
     """
     speed = OPERATIONS_A_SECOND[device] * (cores**0.7 if device == "cpu" else 1)
-    return SECONDS_A_STEP + batch_size * forward_operations / speed
+    return SECONDS_A_STEP + cost * batch_size * forward_operations / speed
 
 
 def _duration(seconds: float) -> str:

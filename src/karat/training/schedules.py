@@ -78,6 +78,16 @@ def cosine_restarts(
     return schedule
 
 
+def linear(rate: float, total_steps: int) -> Schedule:
+    """Fall from the rate to almost 0 along a straight line.
+
+    >>> [linear(1.0, 4)(step) for step in range(4)]
+    [1.0, 0.75, 0.5, 0.25]
+    """
+    _check_rate(rate)
+    return lambda step: rate * max(0.0, 1 - step / total_steps)
+
+
 def step_decay(rate: float, milestones: Sequence[int], factor: float = 0.1) -> Schedule:
     """Multiply the rate by the factor at each milestone.
 
@@ -125,6 +135,7 @@ def _steps(rate: float, total_steps: int, steps_per_epoch: int) -> Schedule:
 SCHEDULES: dict[str, Callable[[float, int, int], Schedule]] = {
     "cosine_restarts": lambda rate, total_steps, steps_per_epoch: cosine_restarts(rate, steps_per_epoch),
     "cosine": lambda rate, total_steps, steps_per_epoch: cosine(rate, total_steps),
+    "linear": lambda rate, total_steps, steps_per_epoch: linear(rate, total_steps),
     "steps": _steps,
     "constant": lambda rate, total_steps, steps_per_epoch: constant(rate),
 }
@@ -138,6 +149,6 @@ def make_schedule(name: str, rate: float, total_steps: int, steps_per_epoch: int
     >>> make_schedule("cosin", 1.0, total_steps=10, steps_per_epoch=5)
     Traceback (most recent call last):
     karat.errors.UserError: Unknown schedule 'cosin'. Did you mean 'cosine'?
-    Choose one of: constant, cosine, cosine_restarts, steps.
+    Choose one of: constant, cosine, cosine_restarts, linear, steps.
     """
     return choose("schedule", name, SCHEDULES)(rate, total_steps, steps_per_epoch)

@@ -112,6 +112,20 @@ def true_posterior(probabilities: Tensor, given_labels: Tensor, transition: Tens
     return joint / _positive(joint.sum(dim=-1, keepdim=True))
 
 
+def without_noise(predicted: Tensor, transition: Tensor, shares: Tensor, rounds: int = 15) -> Tensor:
+    """Return p with `p·T` near the predicted given labels, by expectation-maximisation from the classes' shares on.
+
+    >>> transition = torch.tensor([[0.8, 0.2], [0.2, 0.8]])
+    >>> without_noise(torch.tensor([[0.74, 0.26]]), transition, torch.tensor([0.5, 0.5]), rounds=100).round(decimals=2)
+    tensor([[0.9000, 0.1000]])
+    """
+    p = shares.expand_as(predicted)
+    for _ in range(rounds):
+        p = p * ((predicted / (p @ transition).clamp(min=1e-9)) @ transition.T)
+        p = p / p.sum(dim=1, keepdim=True).clamp(min=1e-9)
+    return p.clamp(min=1e-5)
+
+
 def smoothing(count: float) -> Prior:
     """Return the prior that has seen so many labels of every pair."""
     return lambda counts: count
@@ -135,6 +149,17 @@ def fit_transition(probabilities: Tensor, given_labels: Tensor, start: Tensor, p
         counts = counts + prior(counts)
         transition = counts / counts.sum(dim=1, keepdim=True)
     return transition
+
+
+def diagonally_dominant(transition: Tensor) -> Tensor:
+    """Return the matrix with no class labelled as another one more often than as itself.
+
+    >>> diagonally_dominant(torch.tensor([[0.4, 0.6], [0.1, 0.9]]))
+    tensor([[0.5000, 0.5000],
+            [0.1000, 0.9000]])
+    """
+    capped = transition.minimum(transition.diagonal()[:, None])
+    return capped / capped.sum(dim=1, keepdim=True)
 
 
 def anchor_transition(probabilities: Tensor, anchor_rank: float) -> Tensor:

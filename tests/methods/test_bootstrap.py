@@ -6,8 +6,8 @@ from harness import batch, learner, network, stepped
 from torch.nn.functional import cross_entropy
 
 from karat.errors import UserError
-from karat.methods import MethodSettings
 from karat.methods.bootstrap import BootstrapSettings, bootstrap_hard, bootstrap_soft
+from karat.methods.settings import MethodSettings
 
 
 def test_soft_is_cross_entropy_with_an_entropy_penalty():

@@ -10,10 +10,11 @@ from torch import nn
 
 from karat.algorithm.settings import AlgorithmSettings
 from karat.errors import UserError
-from karat.methods import MethodSettings, make_method, settings_of
+from karat.methods import make_method, settings_of
 from karat.methods.ieg import ieg
 from karat.methods.l2r import L2rSettings, l2r
 from karat.methods.mixmatch_kl import MixMatchKlSettings
+from karat.methods.settings import MethodSettings
 from karat.methods.supervised import supervised
 from karat.settings.presets import PRESETS
 

@@ -1,43 +1,18 @@
 """Arazo et al. 2019, their M-DYR-H: a beta mixture of the losses tells wrong labels, predictions replace them."""
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import cross_entropy, one_hot
-from karat.errors import UserError
 from karat.methods.method import Method, Task, logits_at
+from karat.methods.settings import ArazoSettings
 from karat.methods.shared.beta_mixture import fit_beta_mixture, upper_posterior
 from karat.methods.shared.mixup import mixed_with_others
 from karat.methods.shared.soft_labels import uniform_prior_penalty
 from karat.methods.shared.warm_up import warming_up
 from karat.methods.step import Batch, Learner, Progress, StepResult
-
-
-@dataclass(frozen=True)
-class ArazoSettings:
-    """Choices of M-DYR-H.
-
-    Attributes:
-        warm_up: share of the run with mixup alone, before the losses are modelled (paper: 105 of 300 epochs).
-        mixup: a of the mixup factors' Beta(a, a) (paper: 32, which mixes all pairs by halves and learns slowly).
-        prior_weight: weight of the penalty that pulls the mean prediction to equal shares of all classes (paper: 1).
-    """
-
-    warm_up: float = 0.6
-    mixup: float = 1.0
-    prior_weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.warm_up <= 1:
-            raise UserError(f"methods.arazo.warm_up is {self.warm_up}: write a number between 0 and 1.")
-        if not self.mixup > 0:
-            raise UserError(f"methods.arazo.mixup is {self.mixup}: write a number above 0, such as 1.")
-        if not self.prior_weight >= 0:
-            raise UserError(f"methods.arazo.prior_weight is {self.prior_weight}: write 0 or more.")
 
 
 class Arazo(Method):
@@ -62,7 +37,7 @@ class Arazo(Method):
 
     def step(self, learner: Learner, batch: Batch, settings: ArazoSettings, generator: torch.Generator) -> StepResult:
         """Descend the cross-entropy of the mixed targets plus the prior's penalty; mixup alone in the warm-up."""
-        inputs = learner.augmentation.weak(batch.noisy_inputs, generator)
+        inputs = learner.noisy_view(batch, generator)
         targets = one_hot(batch.given_labels, learner.classes, like=inputs)
         if warming_up(batch.progress, settings.warm_up):
             mixed, mixed_targets = mixed_with_others(inputs, targets, settings.mixup, generator)

@@ -1,32 +1,12 @@
 """Bootstrapping (Reed et al. 2015): the network's own prediction is a part of the target."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import blended_labels, cross_entropy, one_hot
-from karat.errors import UserError
+from karat.methods.settings import BootstrapSettings
 from karat.methods.step import Batch, Learner, StepResult
-
-
-@dataclass(frozen=True)
-class BootstrapSettings:
-    """Choices of bootstrapping.
-
-    Attributes:
-        label_trust: β, the share of the given label in the target; the rest is the prediction (their paper: 0.95 soft,
-            0.8 hard).
-    """
-
-    label_trust: float = 0.95
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.label_trust <= 1:
-            raise UserError(
-                f"label_trust of methods.bootstrap_soft or _hard is {self.label_trust}: write a number between 0 and 1."
-            )
 
 
 def bootstrap_soft(
@@ -36,7 +16,7 @@ def bootstrap_soft(
 
     The gradient flows through the target, too: that makes it cross-entropy with a penalty on the predictions' entropy.
     """
-    logits = learner.network(learner.augmentation.weak(batch.noisy_inputs, generator))
+    logits = learner.network(learner.noisy_view(batch, generator))
     return _descend(learner, batch, logits, log_probability(logits).exp(), settings)
 
 
@@ -44,7 +24,7 @@ def bootstrap_hard(
     learner: Learner, batch: Batch, settings: BootstrapSettings, generator: torch.Generator
 ) -> StepResult:
     """Descend the cross-entropy of `β·y + (1−β)·onehot(argmax z)`; no trusted examples."""
-    logits = learner.network(learner.augmentation.weak(batch.noisy_inputs, generator))
+    logits = learner.network(learner.noisy_view(batch, generator))
     return _descend(learner, batch, logits, one_hot(logits.argmax(dim=1), learner.classes, like=logits), settings)
 
 

@@ -1,7 +1,6 @@
 """Confident learning (Northcutt et al. 2021): drop the examples that cross-validation calls mislabelled."""
 
 import warnings
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,30 +9,9 @@ from torch import Tensor
 
 from karat.errors import UserError
 from karat.methods.method import Method, Phase, Task, logits_at
+from karat.methods.settings import CleanlabSettings
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
-
-
-@dataclass(frozen=True)
-class CleanlabSettings:
-    """Choices of confident learning.
-
-    Attributes:
-        folds: number of parts of cross-validation (their paper: 4 on CIFAR-10).
-        fold_share: share of the run for the network of each part (their paper trains each for the full length).
-    """
-
-    folds: int = 3
-    fold_share: float = 0.15
-
-    def __post_init__(self) -> None:
-        if self.folds < 2:
-            raise UserError(f"methods.cleanlab.folds is {self.folds}: write 2 or more.")
-        if not 0 < self.fold_share * self.folds < 1:
-            raise UserError(
-                f"methods.cleanlab.fold_share is {self.fold_share}: write a number above 0 that leaves some of the "
-                f"run for the last training, below {1 / self.folds:.3g} with {self.folds} folds."
-            )
 
 
 class Cleanlab(Method):

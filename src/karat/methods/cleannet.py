@@ -1,32 +1,13 @@
 """CleanNet-style weights (Lee et al. 2018): an example counts by its likeness to the trusted ones of its class."""
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from karat.errors import UserError
 from karat.methods.method import Method, Task
+from karat.methods.settings import CleanNetSettings
 from karat.methods.shared.last_layer import features_at
 from karat.methods.step import Batch, Learner, Progress, StepResult
-
-
-@dataclass(frozen=True)
-class CleanNetSettings:
-    """Choices of the CleanNet-style method.
-
-    Attributes:
-        warm_up: share of the run in which all examples count the same (the paper starts from a trained classifier).
-    """
-
-    # digits, 80% redrawn, 20 epochs, seed 11: 71.8% with 0.4, 63.6% with 0.2, 65.2% with 0.6 (plain training: 67.2%);
-    # with 40% redrawn all are within a point of 97%
-    warm_up: float = 0.4
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.warm_up < 1:
-            raise UserError(f"methods.cleannet.warm_up is {self.warm_up}: write a share of the run, such as 0.4.")
 
 
 def prototype_weights(features: Tensor, labels: Tensor, trusted: Tensor, trusted_labels: Tensor) -> Tensor:
@@ -74,7 +55,7 @@ class CleanNet(Method):
         self, learner: Learner, batch: Batch, settings: CleanNetSettings, generator: torch.Generator
     ) -> StepResult:
         """Take one weighted step."""
-        logits = learner.network(learner.augmentation.weak(batch.noisy_inputs, generator))
+        logits = learner.network(learner.noisy_view(batch, generator))
         similarity = self.similarity[batch.rows].to(logits)
         # A batch without any similar example teaches nothing: its weights are 0, not NaN.
         weights = similarity / similarity.sum().clamp(min=torch.finfo(similarity.dtype).tiny)

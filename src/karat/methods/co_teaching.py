@@ -1,43 +1,17 @@
 """Co-teaching (Han et al. 2018): two networks, each learns from the examples that the other finds easy."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from karat.errors import UserError
 from karat.methods.method import Method, Task, logits_at
+from karat.methods.settings import CoTeachingSettings
 from karat.methods.shared.agreement import noise_rate_from_accuracy
 from karat.methods.shared.ensemble import Ensemble, log_mean_prediction
 from karat.methods.shared.warm_up import ramp, warming_up
 from karat.methods.step import Batch, Learner, Progress, StepResult
-
-
-@dataclass(frozen=True)
-class CoTeachingSettings:
-    """Choices of Co-teaching.
-
-    Attributes:
-        forget_rate: τ, the share of every batch that is left out in the end. The paper gives the true noise
-            rate; null estimates it after a warm-up, from how often the networks predict given and trusted labels.
-        ramp: share of the run over which the forgotten share rises from 0 to τ (paper: 10 of 200 epochs).
-        warm_up: share of the run before that in which nothing is forgotten; 0 where forget_rate is given.
-    """
-
-    forget_rate: float | None = None
-    ramp: float = 0.1
-    warm_up: float = 0.4
-
-    def __post_init__(self) -> None:
-        if self.forget_rate is not None and not 0 <= self.forget_rate < 1:
-            raise UserError(
-                f"methods.co_teaching.forget_rate is {self.forget_rate}: write a number from 0 to below 1, or null."
-            )
-        for name in ("ramp", "warm_up"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"methods.co_teaching.{name} is {getattr(self, name)}: write a number between 0 and 1.")
 
 
 class CoTeaching(Method):
@@ -68,7 +42,7 @@ class CoTeaching(Method):
         self, learner: Learner, batch: Batch, settings: CoTeachingSettings, generator: torch.Generator
     ) -> StepResult:
         """Update each network with the other's choice."""
-        inputs = learner.augmentation.weak(batch.noisy_inputs, generator)
+        inputs = learner.noisy_view(batch, generator)
         start = settings.warm_up if settings.forget_rate is None else 0.0
         share = 1 - (self.noise_rate or 0.0) * ramp(batch.progress, start, settings.ramp)
         return co_teach(learner, self.partner, inputs, batch.given_labels, round(share * len(inputs)))

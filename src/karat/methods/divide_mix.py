@@ -1,15 +1,14 @@
 """DivideMix (Li et al. 2020): two networks tell each other which labels to believe, and guess the others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from karat.algorithm.targets import one_hot
-from karat.errors import UserError
 from karat.methods.method import Method, Task, logits_at
+from karat.methods.settings import DivideMixSettings
 from karat.methods.shared.ensemble import Ensemble, log_mean_prediction
 from karat.methods.shared.gaussian_mixture import clean_probability
 from karat.methods.shared.mixup import mixed_with_others
@@ -18,39 +17,6 @@ from karat.methods.shared.warm_up import ramp, warming_up
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
 VIEWS = 2
-
-
-@dataclass(frozen=True)
-class DivideMixSettings:
-    """Choices of DivideMix.
-
-    Attributes:
-        warm_up: share of the run with plain cross-entropy (paper: 10 to 30 of 300 epochs).
-        entropy_penalty: whether confident predictions cost in the warm-up (paper: for asymmetric noise).
-        threshold: an example is labelled if its label is right with a higher probability (paper: 0.5, or 0.6).
-        temperature: below 1 sharpens the targets.
-        mixup: a of the mixup factors' Beta(a, a).
-        guessed_weight: λ_u, the weight of the guessed labels (paper: 0 to 150, more for more noise).
-        ramp: share of the run, after the warm-up, over which that weight rises (paper: 16 of 300 epochs).
-    """
-
-    warm_up: float = 0.4
-    entropy_penalty: bool = False
-    threshold: float = 0.5
-    temperature: float = 0.5
-    mixup: float = 4.0
-    guessed_weight: float = 25.0
-    ramp: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name in ("warm_up", "threshold", "ramp"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"methods.divide_mix.{name} is {getattr(self, name)}: write a number between 0 and 1.")
-        for name in ("temperature", "mixup"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"methods.divide_mix.{name} is {getattr(self, name)}: write a number above 0.")
-        if not self.guessed_weight >= 0:
-            raise UserError(f"methods.divide_mix.guessed_weight is {self.guessed_weight}: write 0 or more.")
 
 
 class DivideMix(Method):
@@ -114,7 +80,7 @@ def warm_up(
     learner: Learner, partner: Learner, batch: Batch, entropy_penalty: bool, generator: torch.Generator
 ) -> StepResult:
     """Descend the cross-entropy of the given labels, minus the predictions' entropy if asked, with both networks."""
-    inputs = learner.augmentation.weak(batch.noisy_inputs, generator)
+    inputs = learner.noisy_view(batch, generator)
     logits, losses = [], []
     for one in (learner, partner):
         z = one.network(inputs)

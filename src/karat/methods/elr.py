@@ -1,36 +1,14 @@
 """Early-learning regularisation (Liu et al. 2020): hold on to what the network predicted before it memorised."""
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from karat.errors import UserError
 from karat.methods.method import Method, Task
+from karat.methods.settings import ElrSettings
 from karat.methods.step import Batch, Learner, StepResult
 
 SMALLEST = 1e-4  # of a probability, as in their released code: the logarithm of 1 − <p, t> stays finite
-
-
-@dataclass(frozen=True)
-class ElrSettings:
-    """Choices of early-learning regularisation.
-
-    Attributes:
-        memory: β, the share of the old target when an example is seen again (their paper: 0.7 on CIFAR-10, 0.9 on
-            CIFAR-100).
-        weight: λ, the weight of the regulariser (their paper: 3 on CIFAR-10, 7 on CIFAR-100).
-    """
-
-    memory: float = 0.7
-    weight: float = 3.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.memory < 1:
-            raise UserError(f"methods.elr.memory is {self.memory}: write a number of at least 0 and below 1.")
-        if not self.weight >= 0:
-            raise UserError(f"methods.elr.weight is {self.weight}: write 0 or more.")
 
 
 class EarlyLearning(Method):
@@ -48,7 +26,7 @@ class EarlyLearning(Method):
 
     def step(self, learner: Learner, batch: Batch, settings: ElrSettings, generator: torch.Generator) -> StepResult:
         """Move the targets of the batch towards its predictions, then descend."""
-        logits = learner.network(learner.augmentation.weak(batch.noisy_inputs, generator))
+        logits = learner.network(learner.noisy_view(batch, generator))
         probabilities = logits.softmax(dim=1).clamp(SMALLEST, 1 - SMALLEST)
         targets = self._remember(batch.rows, probabilities.detach(), settings.memory)
         plain = F.cross_entropy(logits, batch.given_labels)

@@ -1,42 +1,16 @@
 """Gold loss correction (Hendrycks et al. 2018): the noise matrix is measured on the trusted examples."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from karat.errors import UserError
 from karat.methods.method import Method, Phase, Task, logits_at
+from karat.methods.settings import GlcSettings
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
 from karat.noise_matrix import corrected_cross_entropy, trusted_transition
-
-
-@dataclass(frozen=True)
-class GlcSettings:
-    """Choices of gold loss correction.
-
-    Attributes:
-        estimation_share: share of the run for the plain training from which the matrix is measured (their paper trains
-            twice for the full length).
-        trusted_weight: weight of the trusted examples in the loss; null is their share of all examples, as in their
-            paper (digits, 20 epochs, one seed, 80% uniform noise: 0.5 gives 86%, null 51%; at 40% noise 97% and 94%).
-    """
-
-    estimation_share: float = 0.4
-    trusted_weight: float | None = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0 < self.estimation_share < 1:
-            raise UserError(
-                f"methods.glc.estimation_share is {self.estimation_share}: write a number between 0 and 1, such as 0.4."
-            )
-        if self.trusted_weight is not None and not 0 <= self.trusted_weight <= 1:
-            raise UserError(
-                f"methods.glc.trusted_weight is {self.trusted_weight}: write a number between 0 and 1, or null."
-            )
 
 
 class GoldLossCorrection(Method):

@@ -16,7 +16,7 @@ def ieg(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: 
     network, augmentation = learner.network, learner.augmentation
 
     # 1: views of the noisy batch, the weak one first
-    weak = augmentation.weak(batch.noisy_inputs, generator)
+    weak = learner.noisy_view(batch, generator)
     views = [weak, *[augmentation.strong(weak, generator) for _ in range(settings.views - 1)]]
     trusted_inputs = augmentation.weak(batch.trusted_inputs, generator)
 

@@ -1,14 +1,12 @@
 """INCV (Chen et al. 2019): cross-validation selects examples with probably right labels, Co-teaching learns them."""
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from karat.errors import UserError
 from karat.methods.co_teaching import co_teach
 from karat.methods.method import Method, Phase, Task, logits_at
+from karat.methods.settings import IncvSettings
 from karat.methods.shared.agreement import noise_among_selected, noise_rate_from_agreement, removed_per_selected
 from karat.methods.shared.ensemble import Ensemble
 from karat.methods.shared.warm_up import ramp
@@ -16,38 +14,6 @@ from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
 
 CANDIDATE, SELECTED, REMOVED = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class IncvSettings:
-    """Choices of INCV.
-
-    Attributes:
-        rounds: how often the candidates are split in two halves that judge each other (paper: 4).
-        fold_share: share of the run that training on one half takes (paper: 50 epochs, beside 200 for the rest).
-        remove: whether the candidates with the largest losses are removed (paper: for symmetric noise only).
-        ramp: share of the last part over which Co-teaching's forgotten share rises (paper: 10 of 200 epochs).
-        candidates_after: share of the last part after which the candidates left over join the selected examples
-            (paper: 40 of 200 epochs, 80 where more than 60% of the labels are wrong).
-    """
-
-    rounds: int = 1
-    fold_share: float = 0.25
-    remove: bool = True
-    ramp: float = 0.05
-    candidates_after: float = 0.2
-
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise UserError(f"methods.incv.rounds is {self.rounds}: write 1 or more.")
-        if not 0 < self.fold_share * 2 * self.rounds < 1:
-            raise UserError(
-                f"methods.incv.fold_share is {self.fold_share}: {2 * self.rounds} halves must leave steps for the "
-                f"rest; write a number above 0 and below {1 / (2 * self.rounds):.3g}."
-            )
-        for name in ("ramp", "candidates_after"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"methods.incv.{name} is {getattr(self, name)}: write a number between 0 and 1.")
 
 
 class Incv(Method):

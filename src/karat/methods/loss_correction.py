@@ -1,43 +1,15 @@
 """Forward loss correction (Patrini et al. 2017): learn the true labels through an estimated noise matrix."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from karat.errors import UserError
 from karat.methods.method import Method, Phase, Task, logits_at
+from karat.methods.settings import LossCorrectionSettings
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
 from karat.noise_matrix import anchor_transition, corrected_cross_entropy
-
-
-@dataclass(frozen=True)
-class LossCorrectionSettings:
-    """Choices of forward loss correction.
-
-    Attributes:
-        estimation_share: share of the run for the plain training from which the matrix is estimated (their paper trains
-            twice for the full length).
-        anchor_rank: place of a class's anchor among its most confident examples, as a share of an average class; 0 is
-            the surest of all (their paper: the 97th percentile of all examples on CIFAR-10, which is 0.3, and 0 on
-            CIFAR-100; digits, 20 epochs, one seed, 40% uniform noise: 0 gives 90%, 0.3 gives 86%).
-    """
-
-    estimation_share: float = 0.4
-    anchor_rank: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.estimation_share < 1:
-            raise UserError(
-                f"methods.loss_correction.estimation_share is {self.estimation_share}: write a number between 0 and 1, "
-                "such as 0.4."
-            )
-        if not 0 <= self.anchor_rank <= 1:
-            raise UserError(
-                f"methods.loss_correction.anchor_rank is {self.anchor_rank}: write a number between 0 and 1."
-            )
 
 
 class LossCorrection(Method):
@@ -69,7 +41,7 @@ class LossCorrection(Method):
         """Descend the plain, then the corrected cross-entropy."""
         if batch.progress.phase == 0:
             return supervised(learner, batch, settings, generator)
-        logits = learner.network(learner.augmentation.weak(batch.noisy_inputs, generator))
+        logits = learner.network(learner.noisy_view(batch, generator))
         loss = corrected_cross_entropy(logits, batch.given_labels, self.transition).mean()
         learner.update(loss)
         return StepResult({"loss": loss.detach()}, logits.detach())

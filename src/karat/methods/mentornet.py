@@ -1,43 +1,13 @@
 """MentorNet (Jiang et al. 2018): a small network learns from losses which labels to believe."""
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from karat.algorithm.network import Network
-from karat.errors import UserError
 from karat.methods.method import Method, Task
+from karat.methods.settings import MentorNetSettings
 from karat.methods.step import Batch, Learner, StepResult
-
-
-@dataclass(frozen=True)
-class MentorNetSettings:
-    """Choices of MentorNet.
-
-    Attributes:
-        burn_in: share of the run in which every example counts fully (paper: 0.2).
-        percentile: the loss that an example's loss is compared with, as a share of the batch's losses below it.
-        percentile_decay: decay of that loss's moving average.
-        rate: learning rate of the mentor, which Adam trains.
-    """
-
-    burn_in: float = 0.2
-    percentile: float = 0.75
-    percentile_decay: float = 0.95
-    # digits, 80% redrawn, 20 epochs, seed 11: 74.5% with 0.01, 67.4% with 0.003, 65.6% with 0.03 (plain training:
-    # 67.2%); with 40% redrawn 96.8%, 97.4% and 96.2% (plain: 95.8%)
-    rate: float = 0.01
-
-    def __post_init__(self) -> None:
-        for name in ("burn_in", "percentile", "percentile_decay"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(
-                    f"methods.mentornet.{name} is {getattr(self, name)}: write a number from 0 to 1, 1 excluded."
-                )
-        if not self.rate > 0:
-            raise UserError(f"methods.mentornet.rate is {self.rate}: write a number above 0, such as 0.01.")
 
 
 class Mentor(nn.Module):
@@ -54,7 +24,7 @@ class Mentor(nn.Module):
 
 
 class _Unused:
-    def weak(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
+    def weak(self, inputs: Tensor, generator: torch.Generator, mirrored: Tensor | None = None) -> Tensor:
         return inputs
 
     def strong(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -95,7 +65,7 @@ class MentorNet(Method):
         trusted_inputs = learner.augmentation.weak(batch.trusted_inputs, generator)
         with torch.no_grad():
             trusted_logits = learner.network.at(learner.network.trainable(), trusted_inputs)
-        logits = learner.network(learner.augmentation.weak(batch.noisy_inputs, generator))
+        logits = learner.network(learner.noisy_view(batch, generator))
         losses = F.cross_entropy(logits, batch.given_labels, reduction="none")
         self._follow(losses.detach(), settings)
 

@@ -66,6 +66,8 @@ class Judgement(NamedTuple):
     """of the classes, with them"""
     transition: Tensor
     """[true, given]"""
+    rates: Tensor | None = None
+    """[hypothesis, 3]: the share of wrong labels by each hypothesis that was weighed, its standard error, its weight"""
 
 
 class Finished(NamedTuple):
@@ -78,11 +80,12 @@ class Finished(NamedTuple):
 class Method(ABC):
     """What the training loop calls. A method is a step; most need nothing else, and the other calls do nothing.
 
-    `remembers` names the attributes that a checkpoint must hold: tensors, plain numbers, learners.
+    `remembers` names the attributes that a checkpoint must hold: tensors, plain numbers, learners, modules.
     """
 
     remembers: tuple[str, ...] = ()
     partners: tuple[Learner, ...] = ()  # further networks, which are trained and restarted with the learner's
+    partners_begin_alike = False
 
     def __init__(self, task: Task, settings: Any) -> None:
         self.task = task
@@ -143,6 +146,8 @@ def logits_at(learner: Learner, inputs: Callable[[Tensor], Tensor], rows: Tensor
 def _saved(value: Any) -> Any:
     if isinstance(value, Learner):
         return {"module": value.network.module.state_dict(), "optimizer": value.optimizer.state_dict()}
+    if isinstance(value, nn.Module):
+        return value.state_dict()
     return tuple(value) if isinstance(value, tuple) else value
 
 
@@ -152,5 +157,8 @@ def _restored(now: Any, saved: Any) -> Any:
     if isinstance(now, Learner):
         now.network.module.load_state_dict(saved["module"])
         now.optimizer.load_state_dict(saved["optimizer"])
+        return now
+    if isinstance(now, nn.Module):
+        now.load_state_dict(saved)
         return now
     return saved

@@ -1,51 +1,16 @@
 """MixMatch-KL, the paper's semi-supervised extension: Algorithm 1 without its meta step and the given labels."""
 
-from dataclasses import dataclass
-from typing import Literal
-
 import torch
 
 from karat.algorithm.joint_batch import joint_batch
 from karat.algorithm.losses import mixed_losses
 from karat.algorithm.pseudo_labels import kl_consistency, pseudo_labels
 from karat.algorithm.targets import one_hot
-from karat.errors import UserError
+from karat.methods.settings import MixMatchKlSettings
 from karat.methods.shared.warm_up import ramp
 from karat.methods.step import Batch, Learner, StepResult
 
 RAMP = 0.4  # share of the run, as in `mixmatch`
-
-
-@dataclass(frozen=True)
-class MixMatchKlSettings:
-    """Choices of MixMatch-KL, as in Algorithm 1.
-
-    Attributes:
-        views: K of eq. 3: one weak view and K-1 strong ones.
-        temperature: τ of eq. 3; below 1 sharpens the pseudo labels.
-        mixed_noisy_weight: p, the weight of the mixed noisy examples in the total loss.
-        consistency_weight: k, the weight of the KL consistency loss.
-        normalize_logits: divide logits by their root mean square over the sub-batch before the softmax of pseudo
-            labels and of mixed examples.
-        mixup: factors from the exact Beta(0.5, 0.5) ("beta"), u²/2 pushed to at least one half ("approximate"), or 1:
-            nothing is mixed ("none").
-    """
-
-    views: int = 2
-    temperature: float = 0.5
-    mixed_noisy_weight: float = 1.0
-    consistency_weight: float = 1.0
-    normalize_logits: bool = False
-    mixup: Literal["beta", "approximate", "none"] = "beta"
-
-    def __post_init__(self) -> None:
-        if self.views < 2:
-            raise UserError(f"methods.mixmatch_kl.views is {self.views}: pseudo labels need 2 views or more.")
-        if not self.temperature > 0:
-            raise UserError(f"methods.mixmatch_kl.temperature is {self.temperature}: write a number above 0.")
-        for name in ("mixed_noisy_weight", "consistency_weight"):
-            if not getattr(self, name) >= 0:
-                raise UserError(f"methods.mixmatch_kl.{name} is {getattr(self, name)}: write 0 or more.")
 
 
 def mixmatch_kl(learner: Learner, batch: Batch, settings: MixMatchKlSettings, generator: torch.Generator) -> StepResult:
@@ -55,7 +20,7 @@ def mixmatch_kl(learner: Learner, batch: Batch, settings: MixMatchKlSettings, ge
     with the mixed examples, and the KL moves the strong views alone: nothing else holds the weak ones here, and with
     gradients through both sides all predictions became one class (digits, 8 epochs, one seed: 12.7%, else 78.1%).
     """
-    weak = learner.augmentation.weak(batch.noisy_inputs, generator)
+    weak = learner.noisy_view(batch, generator)
     views = [weak, *[learner.augmentation.strong(weak, generator) for _ in range(settings.views - 1)]]
     trusted_inputs = learner.augmentation.weak(batch.trusted_inputs, generator)
 

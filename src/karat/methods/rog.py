@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -10,27 +9,12 @@ from torch import Tensor, nn
 from karat.algorithm.network import evaluation_mode
 from karat.errors import UserError
 from karat.methods.method import Finished, Method, Task
+from karat.methods.settings import RoGSettings
 from karat.methods.shared.last_layer import hidden
 from karat.methods.step import Batch, Learner, StepResult
 from karat.methods.supervised import supervised
 
 ROUNDS = 30  # of concentration; the subsets stop changing after about 10
-
-
-@dataclass(frozen=True)
-class RoGSettings:
-    """Choices of RoG.
-
-    Attributes:
-        kept: share of a class's examples that its mean and covariance are computed from; the others are outliers
-            (the paper: one half, and half the number of features more).
-    """
-
-    kept: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0 < self.kept <= 1:
-            raise UserError(f"methods.rog.kept is {self.kept}: write a share of the examples, such as 0.5.")
 
 
 def shrunk_covariance(centred: Tensor) -> Tensor:

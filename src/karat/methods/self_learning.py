@@ -1,48 +1,16 @@
 """Deep self-learning (Han et al. 2019): labels corrected by their likeness to a few prototypes of every class."""
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from karat.errors import UserError
 from karat.methods.method import Method, Task
+from karat.methods.settings import SelfLearningSettings
 from karat.methods.shared.last_layer import features_at
 from karat.methods.step import Batch, Learner, Progress, StepResult
 
 NEAR = 0.4  # the paper's share of all similarities that count as near
 TOO_SIMILAR = 0.95  # the paper's bound on the similarity of a prototype to a denser example
-
-
-@dataclass(frozen=True)
-class SelfLearningSettings:
-    """Choices of deep self-learning.
-
-    Attributes:
-        warm_up: share of the run before the labels are corrected (the paper starts from a pretrained network).
-        corrected_weight: α, the weight of the corrected label; the given one has 1 − α.
-        prototypes: p, how many examples stand for a class.
-        sample: m, how many random examples of a class the prototypes are chosen from (paper: 1280).
-    """
-
-    # digits, 40% redrawn, 20 epochs, seed 11: 97.2% with 0.4, 96.2% with 0.2, 97.0% with 0.6 (plain training: 95.8%);
-    # with 80% redrawn 51.5%, 36.0% and 42.1% (plain: 67.2%): there the corrected labels are mostly wrong
-    warm_up: float = 0.4
-    corrected_weight: float = 0.5
-    prototypes: int = 8
-    sample: int = 320
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.warm_up <= 1:
-            raise UserError(f"methods.self_learning.warm_up is {self.warm_up}: write a share of the run, such as 0.4.")
-        if not 0 <= self.corrected_weight <= 1:
-            raise UserError(
-                f"methods.self_learning.corrected_weight is {self.corrected_weight}: write a number between 0 and 1."
-            )
-        for name in ("prototypes", "sample"):
-            if getattr(self, name) < 1:
-                raise UserError(f"methods.self_learning.{name} is {getattr(self, name)}: write 1 or more.")
 
 
 def choose_prototypes(similarities: Tensor, count: int) -> Tensor:
@@ -99,7 +67,7 @@ class SelfLearning(Method):
         self, learner: Learner, batch: Batch, settings: SelfLearningSettings, generator: torch.Generator
     ) -> StepResult:
         """Take one step towards both labels."""
-        logits = learner.network(learner.augmentation.weak(batch.noisy_inputs, generator))
+        logits = learner.network(learner.noisy_view(batch, generator))
         corrected = self.corrected[batch.rows].to(logits.device)
         loss = torch.lerp(
             F.cross_entropy(logits, batch.given_labels), F.cross_entropy(logits, corrected), settings.corrected_weight

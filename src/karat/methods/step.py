@@ -1,7 +1,7 @@
 """What every method gets and gives: one step signature, `(learner, batch, settings, generator) -> StepResult`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -14,8 +14,8 @@ from karat.algorithm.network import Network
 class Augmentation(Protocol):
     """Random views of a whole batch; all randomness comes from the generator."""
 
-    def weak(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the standard view."""
+    def weak(self, inputs: Tensor, generator: torch.Generator, mirrored: Tensor | None = None) -> Tensor:
+        """Return the standard view; `mirrored` says which inputs are mirrored, None draws it."""
         ...
 
     def strong(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -47,7 +47,10 @@ class Progress(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A noisy and a trusted batch; labels are class indices, `rows` the places of the noisy examples (on the CPU)."""
+    """A noisy and a trusted batch; labels are class indices, `rows` the places of the noisy examples (on the CPU).
+
+    `mirrored` says which noisy examples are mirrored in this pass: each in every other one. None leaves it to chance.
+    """
 
     noisy_inputs: Tensor
     given_labels: Tensor
@@ -55,6 +58,7 @@ class Batch(NamedTuple):
     trusted_labels: Tensor
     rows: Tensor = torch.empty(0, dtype=torch.long)
     progress: Progress = Progress(0, 1, 1)
+    mirrored: Tensor | None = None
 
 
 class StepResult(NamedTuple):
@@ -68,24 +72,27 @@ class StepResult(NamedTuple):
     class_scores: Tensor | None = None
 
 
-def _backward(loss: Tensor) -> None:
-    loss.backward()
-
-
 @dataclass(frozen=True)
 class Learner:
-    """The parts that learn: network, optimizer, augmentation and how to back-propagate on this device."""
+    """The parts that learn: network, optimizer and augmentation.
+
+    `label_smoothing` is the share of a hard label that goes to all classes, in methods that believe hard labels.
+    """
 
     network: Network
     optimizer: Optimizer
     augmentation: Augmentation
     classes: int
-    backward: Callable[[Tensor], None] = field(default=_backward)
+    label_smoothing: float = 0.0
+
+    def noisy_view(self, batch: Batch, generator: torch.Generator) -> Tensor:
+        """Return the standard view of the noisy inputs, for methods that look at one; each is mirrored in its turn."""
+        return self.augmentation.weak(batch.noisy_inputs, generator, batch.mirrored)
 
     def update(self, loss: Tensor) -> None:
         """Take one optimizer step down the loss: the only place that changes the model."""
         self.optimizer.zero_grad()
-        self.backward(loss)
+        loss.backward()
         self.optimizer.step()
 
 

@@ -1,37 +1,12 @@
 """Plain training on the noisy set, then fine-tuning on the trusted one: what most people would try first."""
 
-from dataclasses import dataclass
-
 import torch
 
-from karat.errors import UserError
 from karat.methods.method import Method, Phase
+from karat.methods.settings import TrustedFinetuneSettings
 from karat.methods.step import Batch, Learner, Step, StepResult
 from karat.methods.supervised import supervised
 from karat.methods.trusted_only import trusted_only
-
-
-@dataclass(frozen=True)
-class TrustedFinetuneSettings:
-    """Choices of fine-tuning.
-
-    Attributes:
-        finetune_share: share of the run for the trusted examples.
-        rate: learning rate of fine-tuning as a multiple of the run's (digits, 20 epochs, one seed, 80% uniform noise: 1
-            gives 90%, 0.1 gives 56%; at 40% noise both 97%).
-    """
-
-    finetune_share: float = 0.2
-    rate: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.finetune_share < 1:
-            raise UserError(
-                f"methods.trusted_finetune.finetune_share is {self.finetune_share}: write a number between 0 and 1, "
-                "such as 0.2."
-            )
-        if not self.rate > 0:
-            raise UserError(f"methods.trusted_finetune.rate is {self.rate}: write a number above 0, such as 1.")
 
 
 class TrustedFinetune(Method):

@@ -11,6 +11,6 @@ from karat.methods.step import Batch, Learner, StepResult
 def trusted_only(learner: Learner, batch: Batch, settings: Any, generator: torch.Generator) -> StepResult:
     """Descend the mean cross-entropy of the trusted labels; the noisy batch is not used, so it has no logits."""
     logits = learner.network(learner.augmentation.weak(batch.trusted_inputs, generator))
-    loss = F.cross_entropy(logits, batch.trusted_labels)
+    loss = F.cross_entropy(logits, batch.trusted_labels, label_smoothing=learner.label_smoothing)
     learner.update(loss)
     return StepResult({"loss": loss.detach()}, None)

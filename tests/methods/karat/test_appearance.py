@@ -1,5 +1,8 @@
 """What inputs look like: features without labels."""
 
+import gc
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -91,3 +94,24 @@ def test_how_far_it_has_come_is_told():
     read = lambda rows: table[rows]  # noqa: E731
     learn_appearance(read, 80, "vectors", torch.Generator()).features(read, 80, shares.append)
     assert shares == [0.4, 0.8, 1.0]
+
+
+def test_a_chunk_leaves_no_tensor_behind():
+    """Small tensors that stay, each made after large ones were freed, keep glibc from using their memory again.
+
+    With one thread a run on 50,000 images grew by 16 MB a chunk that way. What is alive is counted at every reading.
+    """
+    images = torch.rand(100, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    constants = replace(CONSTANTS.appearance, chunk=10)
+    alive = []
+
+    def read(rows):
+        alive.append(sum(type(one) is torch.Tensor for one in gc.get_objects()))
+        return images[rows]
+
+    appearance = learn_appearance(read, len(images), "images", torch.Generator(), constants=constants)
+    learning = len(alive)
+    appearance.features(read, len(images))
+    for part in (alive[:learning], alive[learning:]):
+        assert len(part) == 10
+        assert len(set(part[2:])) == 1

@@ -1,5 +1,7 @@
-"""Karat: posteriors by what inputs look like, then by the network too; its judge's head at the end."""
+"""Karat: the verdict by what inputs look like; of images, by networks too, of what they have not learned."""
 
+import copy
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,14 +11,17 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from karat.errors import UserError
-from karat.methods.karat import judge
-from karat.methods.karat.method import Karat, KaratSettings, with_head
-from karat.methods.step import Progress
-from karat.noise_matrix import true_posterior
+from karat.methods.karat.method import Karat
+from karat.methods.settings import KaratSettings
+from karat.methods.step import Batch, Progress
 
 SETTINGS = KaratSettings()
-FIRST_PASS = Progress(step=0, total_steps=9, steps_per_epoch=3)
-SECOND_PASS = Progress(step=3, total_steps=9, steps_per_epoch=3)
+PLAIN = KaratSettings(mixup=0.0)
+ROUNDS = 2
+
+
+def progress(phase, step=0):
+    return Progress(step, 10, steps_per_epoch=5, phase=phase)
 
 
 def shown():
@@ -33,65 +38,73 @@ def shown():
     )
 
 
-def asking_the_network():
-    """Return a method that also judges by the network, as it does with images."""
-    method = Karat(shown(), SETTINGS)
-    method.network_judges = True
+def pictures():
+    """Return the task with images of 8x8 pixels, bright where their class says."""
+    drawn = torch.randn(COUNT + 2 * CLASSES, 1, 8, 8, generator=torch.Generator().manual_seed(5)).double()
+    plain = task()
+    for image, label in zip(drawn, torch.cat([plain.given_labels, plain.trusted_labels]), strict=True):
+        image[0, 2 * label : 2 * label + 2] += 3
+    return replace(
+        plain,
+        modality="images",
+        noisy_inputs=lambda rows: drawn[:COUNT][rows],
+        trusted_inputs=lambda rows: drawn[COUNT:][rows],
+        new_learner=lambda: learner(image_network()),
+    )
+
+
+def image_network():
+    torch.manual_seed(3)
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, CLASSES)
+    ).double()
+
+
+def picture_batch(count=10):
+    everything, rows = pictures(), torch.arange(count)
+    trusted = torch.arange(2 * CLASSES)
+    return Batch(
+        everything.noisy_inputs(rows),
+        everything.given_labels[rows],
+        everything.trusted_inputs(trusted),
+        everything.trusted_labels,
+        rows,
+        progress(0),
+    )
+
+
+def begun(of, one=None):
+    method = Karat(of, SETTINGS)
+    method.begin_phase(0, one or learner(network()), SETTINGS, torch.Generator().manual_seed(2))
     return method
 
 
-def fitted():
-    """Return a method after its second fit, and the network whose features it read."""
-    module = network()
-    method = asking_the_network()
-    method.begin_epoch(FIRST_PASS, learner(module), SETTINGS, torch.Generator())
-    method.begin_epoch(SECOND_PASS, learner(module), SETTINGS, torch.Generator())
-    return method, module
+def run(method, one, steps):
+    """Take some of the ten steps of each of three phases as the training loop would."""
+    for number in steps:
+        phase, step = divmod(number, 10)
+        if step == 0 and phase:
+            method.begin_phase(phase, one, SETTINGS, torch.Generator())
+        method.step(one, picture_batch(), PLAIN, torch.Generator().manual_seed(number))
 
 
-def test_vectors_are_learned_by_the_verdict_alone():
-    method, module = Karat(shown(), SETTINGS), network()
-    method.begin_epoch(FIRST_PASS, None, SETTINGS, torch.Generator())
+def test_vectors_are_learned_by_the_first_verdict():
+    method, module = begun(shown()), network()
     verdict = method.verdict
-    method.begin_epoch(SECOND_PASS, learner(module), SETTINGS, torch.Generator())
-    assert method.posterior is verdict.posterior
+    assert [phase.share for phase in method.phases(SETTINGS)] == [1.0]
     finished, judgement = method.finish(module)
-    assert finished is module
+    assert finished is module, "24 rows grow no trees"
     assert torch.equal(judgement.posterior, verdict.posterior)
     torch.testing.assert_close(judgement.posterior.sum(dim=1), torch.ones(COUNT))
     torch.testing.assert_close(judgement.transition.sum(dim=1), torch.ones(CLASSES))
-
-
-def test_the_first_posteriors_come_before_the_network_has_learned_anything():
-    method = asking_the_network()
-    method.begin_epoch(FIRST_PASS, None, SETTINGS, torch.Generator())
-    assert method.appearance_logits.shape == (COUNT, CLASSES)
-    expected = true_posterior(method.probabilities, method.task.given_labels, method.transition)
-    torch.testing.assert_close(method.posterior, expected)
-
-
-def test_later_ones_listen_to_both_judges():
-    method, module = fitted()
-    by_both = method.probabilities
-    method.appearance_logits = torch.zeros_like(method.appearance_logits)
-    method.begin_epoch(SECOND_PASS, learner(module), SETTINGS, torch.Generator())
-    assert not torch.allclose(method.probabilities, by_both, atol=1e-3)
-
-
-def test_a_fit_gives_posteriors_by_bayes_rule():
-    method, _ = fitted()
-    expected = true_posterior(method.probabilities, method.task.given_labels, method.transition)
-    torch.testing.assert_close(method.posterior, expected)
-    torch.testing.assert_close(method.posterior.sum(dim=1), torch.ones(COUNT))
-    wrong = 1 - method.posterior[torch.arange(COUNT), method.task.given_labels].mean().item()
+    wrong = 1 - verdict.posterior[torch.arange(COUNT), method.task.given_labels].mean().item()
     assert method.noise_rate == pytest.approx(wrong)
 
 
 def test_a_step_learns_the_posteriors_and_sharpened_ones():
     """Without mixup: cross-entropy to q on the weak view, to q² / Σ q² on the strong one (τ = 1/2), to the truth."""
-    method, module = fitted()
-    data, settings = batch(), KaratSettings(mixup=0.0)
-    q = method.posterior[data.rows].double()
+    method, module, data = begun(shown()), network(), batch()
+    q = method.verdict.posterior[data.rows].double()
     sharp = q**2 / (q**2).sum(dim=1, keepdim=True)
 
     def loss(bare):
@@ -101,95 +114,120 @@ def test_a_step_learns_the_posteriors_and_sharpened_ones():
 
     module.train()
     expected = stepped(module, loss)
-    result = method.step(learner(module), data, settings, torch.Generator())
+    result = method.step(learner(module), data, PLAIN, torch.Generator())
     torch.testing.assert_close(module.state_dict(), expected)
-    torch.testing.assert_close(result.label_trust, q[torch.arange(10), data.given_labels])
-    torch.testing.assert_close(result.logits.softmax(dim=1), method.probabilities[data.rows].double())
+    torch.testing.assert_close(result.label_trust, q[torch.arange(10), data.given_labels].float())
+    torch.testing.assert_close(result.logits.softmax(dim=1), method.verdict.probabilities[data.rows])
 
 
-def test_the_fit_survives_a_checkpoint():
-    method, _ = fitted()
-    resumed = Karat(shown(), SETTINGS)
-    resumed.load_state_dict(method.state_dict())
-    for name in Karat.remembers:
-        before, now = getattr(method, name), getattr(resumed, name)
-        assert type(now) is type(before)
-        for one, other in zip(
-            *(value if isinstance(value, tuple) else [value] for value in (before, now)), strict=True
-        ):
-            assert torch.equal(torch.as_tensor(one), torch.as_tensor(other))
+def test_each_network_learns_its_half_alone():
+    """Without mixup: cross-entropy to q on two weak views of the own rows, to the truth on some trusted ones."""
+    one = learner(image_network())
+    method, data = begun(pictures(), one), picture_batch()
+    pair = [part.network.module for part in (one, method.partner)]
+    expected = []
+    for half, module in enumerate(pair):
+        own = method.halves[:10] == half
+        assert 2 <= own.sum() <= 8
+        q, trusted = method.verdict.posterior[:10][own].double(), math.ceil(8 * own.float().mean().item())
+
+        def loss(bare, own=own, q=q, trusted=trusted):
+            views = torch.cat([data.noisy_inputs[own], data.noisy_inputs[own], data.trusted_inputs[:trusted]])
+            *twice, known = bare(views).split([len(q), len(q), trusted])
+            fit = [-(q * z.log_softmax(dim=1)).sum(dim=1).mean() for z in twice]
+            return sum(fit) + cross_entropy(known, data.trusted_labels[:trusted])
+
+        expected.append(stepped(module.train(), loss))
+    method.step(one, data, PLAIN, torch.Generator())
+    for module, state in zip(pair, expected, strict=True):
+        torch.testing.assert_close(module.state_dict(), state)
 
 
-def test_a_run_keeps_its_deal_also_when_resumed_and_another_seed_deals_anew(monkeypatch):
-    """Every fit of a run judges the same rows together: two by appearance, then one of the network's features a fit."""
-    dealt, deal = [], judge._deal
-    monkeypatch.setattr(judge, "_deal", lambda *arguments: dealt.append(deal(*arguments)) or dealt[-1])
-    orders = {}
-    for seed in (1, 2):
-        module, generator = network(), torch.Generator().manual_seed(seed)
-        method, resumed = asking_the_network(), asking_the_network()
-        method.begin_epoch(FIRST_PASS, learner(module), SETTINGS, generator)
-        resumed.load_state_dict(method.state_dict())
-        for one in (method, resumed):
-            one.begin_epoch(SECOND_PASS, learner(module), SETTINGS, torch.Generator())
-        assert torch.equal(method.posterior, resumed.posterior)
-        orders[seed] = [folds.used for folds in dealt]
-        dealt.clear()
-        assert len(orders[seed]) == 4
-        assert all(torch.equal(order, orders[seed][0]) for order in orders[seed])
-    assert not torch.equal(orders[1][0], orders[2][0])
+def test_networks_judge_in_rounds_and_one_goes_on():
+    one = learner(image_network())
+    method = begun(pictures(), one)
+    assert [phase.fresh for phase in method.phases(SETTINGS)] == [True, False, False]
+    assert sum(phase.share for phase in method.phases(SETTINGS)) == pytest.approx(1)
+    verdicts = [method.verdict]
+    for phase in range(3):
+        run(method, one, range(10 * phase, 10 * phase + 10))
+        verdicts.append(method.verdict)
+        assert bool(len(method.halves)) is (phase < ROUNDS)
+    first, second, third, last = (verdict.probabilities for verdict in verdicts)
+    assert torch.equal(first, second), "the first round has no network to hear"
+    assert not torch.equal(second, third)
+    assert not torch.equal(third, last)
+    partner = copy.deepcopy(method.partner.network.module.state_dict())
+    run(method, one, range(21, 30))
+    torch.testing.assert_close(method.partner.network.module.state_dict(), partner, rtol=0, atol=0)
+    assert torch.equal(method.finish(one.network.module).judgement.probabilities, last)
+
+
+def test_the_judge_of_an_example_has_not_learned_its_label():
+    """Whatever the posterior of a row in the second half is, the first network's steps are the same."""
+    found = []
+    for label in (0, 1):
+        one = learner(image_network())
+        method = begun(pictures(), one)
+        row = int((method.halves[:10] == 1).nonzero()[0])
+        posterior = method.verdict.posterior.clone()
+        posterior[row] = torch.eye(CLASSES)[label]
+        method.verdict = method.verdict._replace(posterior=posterior)
+        run(method, one, range(1, 5))
+        found.append([copy.deepcopy(part.network.module.state_dict()) for part in (one, method.partner)])
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=0)
+    assert not torch.equal(found[0][1]["1.weight"], found[1][1]["1.weight"])
+
+
+def test_each_half_is_judged_by_the_network_of_the_other():
+    one = learner(image_network())
+    method = begun(pictures(), one)
+    heard = []
+    method._decide = heard.append
+    with torch.no_grad():
+        for half, part in enumerate((one, method.partner)):
+            part.network.module[-1].weight.zero_()
+            part.network.module[-1].bias.copy_(torch.eye(CLASSES)[half])
+    method.begin_phase(1, one, SETTINGS, torch.Generator())
+    assert torch.equal(heard[0].argmax(dim=1), 1 - method.halves)
+
+
+@pytest.mark.parametrize("stop", [3, 10, 13, 20, 26])
+def test_a_run_of_images_goes_on_from_a_checkpoint(stop):
+    """In either round of two networks, between them, and after: the same weights and the same verdict."""
+    one = learner(image_network())
+    method = begun(pictures(), one)
+    run(method, one, range(stop))
+    other = learner(copy.deepcopy(one.network.module))
+    other.optimizer.load_state_dict(copy.deepcopy(one.optimizer.state_dict()))
+    resumed = Karat(pictures(), SETTINGS)
+    resumed.load_state_dict(copy.deepcopy(method.state_dict()))
+    run(method, one, range(stop, 30))
+    run(resumed, other, range(stop, 30))
+    torch.testing.assert_close(one.network.module.state_dict(), other.network.module.state_dict(), rtol=0, atol=0)
+    assert torch.equal(method.verdict.probabilities, resumed.verdict.probabilities)
+
+
+def test_another_seed_deals_other_halves():
+    halves = []
+    for seed in (1, 1, 2):
+        method = Karat(pictures(), SETTINGS)
+        method.begin_phase(0, learner(image_network()), SETTINGS, torch.Generator().manual_seed(seed))
+        halves.append(method.halves)
+    assert torch.equal(halves[0], halves[1])
+    assert not torch.equal(halves[0], halves[2])
+    assert halves[0].bincount().tolist() == [COUNT // 2, COUNT // 2]
 
 
 def test_one_number_is_drawn_from_the_runs_generator_before_the_first_pass():
     drawn, expected = (torch.Generator().manual_seed(7) for _ in range(2))
     method = Karat(shown(), SETTINGS)
-    method.begin_epoch(FIRST_PASS, learner(network()), SETTINGS, drawn)
+    method.begin_phase(0, learner(network()), SETTINGS, drawn)
     assert method.seed == int(torch.randint(2**63 - 1, (), generator=expected))
-    method.begin_epoch(SECOND_PASS, learner(network()), SETTINGS, drawn)
     assert torch.equal(drawn.get_state(), expected.get_state())
 
 
-def test_the_last_layer_becomes_the_label_models_head():
-    method, module = fitted()
-    finished = method.finish(module).model
-    assert not torch.equal(finished[3].weight, module[3].weight)
-    torch.testing.assert_close(finished[0].weight, module[0].weight, rtol=0, atol=0)
-
-
-def test_a_head_takes_the_place_of_the_last_layer():
-    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, CLASSES))
-    inputs = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
-    weight, bias = torch.randn(CLASSES, 5), torch.randn(CLASSES)
-    torch.testing.assert_close(with_head(model, inputs, weight, bias)(inputs), model[:2](inputs) @ weight.T + bias)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, CLASSES, bias=False)),
-        nn.Sequential(nn.Linear(6, CLASSES), nn.Tanh()),  # goes on after its last linear layer
-    ],
-)
-def test_a_network_without_such_a_layer_keeps_its_parts(model):
-    """So that its weights are loaded into the network of this name; the label model reads its logits."""
-    method = Karat(shown(), SETTINGS)
-    model = model.double()
-    method.begin_epoch(FIRST_PASS, learner(model), SETTINGS, torch.Generator())
-    method.begin_epoch(SECOND_PASS, learner(model), SETTINGS, torch.Generator())
-    torch.testing.assert_close(method.finish(model).model.state_dict(), model.state_dict(), rtol=0, atol=0)
-    assert method.posterior.isfinite().all()
-
-
-@pytest.mark.parametrize("wrong", [{"refits": 0}, {"temperature": 0.0}, {"mixup": -1.0}])
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"temperature": 0.0}, {"mixup": -1.0}])
 def test_settings_are_checked(wrong):
     with pytest.raises(UserError, match=f"methods.karat.{next(iter(wrong))} is"):
         KaratSettings(**wrong)
-
-
-def test_the_network_has_no_part_in_the_judgement():
-    """It has learned from every label that there is to judge."""
-    method, module = fitted()
-    finished, judgement = method.finish(module)
-    assert finished is not module
-    assert torch.equal(judgement.posterior, method.verdict.posterior)
-    assert not torch.equal(judgement.posterior, method.posterior)

@@ -5,12 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from karat.methods.karat.constants import VerdictConstants
-from karat.methods.karat.verdict import Labels, View, _mixtures, _without_noise, fit_verdict
-from karat.noise_matrix import asymmetric_transition, symmetric_transition
+from karat.methods.karat.constants import TreeConstants, VerdictConstants
+from karat.methods.karat.folds import Labels, View
+from karat.methods.karat.verdict import _mixtures, decide, hear
+from karat.noise_matrix import asymmetric_transition, symmetric_transition, without_noise
 
 CLASSES, TRUSTED = 3, 10
-QUICK = VerdictConstants(strengths=(1.0, 10.0), rounds=2, sharpness=(0.7, 1.0, 1.4), tree_stages=(8, 25))
+QUICK = VerdictConstants(
+    strengths=(1.0, 10.0), rounds=2, sharpness=(0.7, 1.0, 1.4), trees=TreeConstants(stages=(8, 25))
+)
 
 
 def table(spread, rate, seed=0, count=900, asymmetric=False):
@@ -29,7 +32,8 @@ def table(spread, rate, seed=0, count=900, asymmetric=False):
 def judged(inputs, true, given, trusted, noisy, trees=True, constants=QUICK):
     view = View(inputs[noisy], inputs[trusted])
     labels = Labels(given[noisy], true[trusted], CLASSES)
-    return fit_verdict([view], view if trees else None, labels, torch.Generator().manual_seed(1), constants)
+    hearing, _ = hear([view], view if trees else None, labels, torch.Generator().manual_seed(1), constants)
+    return decide(hearing, labels, constants=constants)
 
 
 def changes(verdict, given):
@@ -39,7 +43,7 @@ def changes(verdict, given):
 
 @pytest.mark.parametrize("trees", [False, True])
 def test_nothing_is_changed_where_nothing_can_be_known(trees):
-    """Labels that have nothing to do with the features: the label model of the network changed 166 of 370 such ones."""
+    """Labels that have nothing to do with the features: what had learned them changed 166 of 370 such ones."""
     generator = torch.Generator().manual_seed(0)
     inputs, labels = torch.randn(400, 10, generator=generator), torch.randint(CLASSES, (400,), generator=generator)
     trusted = torch.cat([(labels == label).nonzero().flatten()[:TRUSTED] for label in range(CLASSES)])
@@ -88,7 +92,7 @@ def test_balanced_trusted_rows_leave_skewed_classes_their_shares():
     noisy = torch.ones(1_000, dtype=torch.bool)
     noisy[trusted] = False
     view, labels = View(inputs[noisy], inputs[trusted]), Labels(true[noisy], true[trusted], 2)
-    verdict = fit_verdict([view], None, labels, generator, QUICK)
+    verdict = decide(hear([view], None, labels, generator, QUICK)[0], labels, constants=QUICK)
     assert verdict.posterior[:, 1].mean().item() == pytest.approx(true[noisy].float().mean().item(), abs=0.04)
 
 
@@ -114,13 +118,68 @@ def test_the_same_generator_gives_the_same_verdict():
 
 
 def test_taking_the_noise_off_is_undone_by_the_matrix():
-    """`p·T` of what `_without_noise` returns is the prediction of the given label that it was made from."""
+    """`p·T` of what `without_noise` returns is the prediction of the given label that it was made from."""
     transition = symmetric_transition(CLASSES, 0.3).float()
     p = torch.tensor([[0.7, 0.2, 0.1], [0.05, 0.9, 0.05]])
-    found = _without_noise(p @ transition, transition, torch.full((CLASSES,), 1 / 3), rounds=500).exp()
+    found = without_noise(p @ transition, transition, torch.full((CLASSES,), 1 / 3), rounds=500)
     torch.testing.assert_close(found, p, atol=1e-3, rtol=0)
 
 
 def test_every_group_of_judges_is_heard():
     assert len(_mixtures(3)) == 7
     assert all(mixture.sum() == pytest.approx(1) for mixture in _mixtures(3))
+
+
+def heard(network_of, rate=0.4):
+    """Return the verdict before and after a network is heard, where features tell little; and the truth."""
+    inputs, true, given, trusted, noisy = table(spread=2.5, rate=rate)
+    view, labels = View(inputs[noisy], inputs[trusted]), Labels(given[noisy], true[trusted], CLASSES)
+    hearing, _ = hear([view], None, labels, torch.Generator().manual_seed(1), QUICK)
+    before = decide(hearing, labels, constants=QUICK)
+    return before, decide(hearing, labels, network_of(true[noisy], given[noisy]), QUICK), true[noisy]
+
+
+def test_a_network_that_knows_more_is_heard():
+    before, after, true = heard(lambda true, given: 4 * torch.eye(CLASSES)[true])
+    right = [(one.posterior.argmax(dim=1) == true).float().mean() for one in (before, after)]
+    assert right[0] < 0.8
+    assert right[1] > 0.95
+    torch.testing.assert_close(after.posterior.sum(dim=1), torch.ones(len(true)))
+
+
+def test_a_network_that_knows_nothing_changes_little():
+    """Sure of anything, and wrong two times in three: the noisy labels tell."""
+    generator = torch.Generator().manual_seed(3)
+
+    def sure(true, given):
+        return 9 * torch.eye(CLASSES)[torch.randint(CLASSES, (len(true),), generator=generator)]
+
+    before, after, true = heard(sure)
+    right = [(one.probabilities.argmax(dim=1) == true).float().mean() for one in (before, after)]
+    assert right[1] > right[0] - 0.05
+    assert (after.probabilities - before.probabilities).abs().mean() < 0.1
+
+
+@pytest.mark.parametrize(("spread", "rate", "asymmetric"), [(0.8, 0.3, False), (0.8, 0.4, True), (2.5, 0.0, False)])
+def test_without_trusted_labels_no_change_claims_too_much(spread, rate, asymmetric):
+    """Labels are right more often than wrong in any one way; where classes overlap, nothing tells that from noise."""
+    inputs, true, given, _, _ = table(spread, rate, asymmetric=asymmetric)
+    nobody, everybody = torch.zeros(0, dtype=torch.long), torch.ones(len(true), dtype=torch.bool)
+    verdict = judged(inputs, true, given, nobody, everybody)
+    changed, confidence, best = changes(verdict, given)
+    if spread > 2:
+        assert changed.float().mean() <= 0.02
+    else:
+        assert (best == true).float().mean() > 0.93
+        right = (best == true)[changed].float().mean() if changed.any() else 1.0
+        assert right >= confidence[changed].mean() - 0.02 if changed.any() else True
+    diagonal = verdict.transition.diagonal()
+    assert (verdict.transition <= diagonal[:, None] + 1e-6).all()
+
+
+def test_a_class_without_a_trusted_label_is_found_all_the_same():
+    """A head of the trusted labels alone would never predict the class that they lack."""
+    inputs, true, given, trusted, noisy = table(spread=0.8, rate=0.3)
+    verdict = judged(inputs, true, given, trusted[true[trusted] != 2], noisy)
+    lacking = true[noisy] == 2
+    assert (verdict.posterior.argmax(dim=1) == true[noisy])[lacking].float().mean() > 0.9

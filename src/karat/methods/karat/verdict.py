@@ -15,83 +15,66 @@ where trusted labels are unseen, too, and the noisy ones together count as w lab
 an error of the judges from one of the labels. The verdict is the mean of `q_i(c) ∝ p_i(c)·T[c, given_i]` by these
 weights. Trusted examples that are drawn class by class are weighed by the shares of their classes.
 
-The judges: linear heads on features that know no label, held to those of the trusted labels and fitted under T; for
-short vectors also boosted trees that predict the given label, from which T is taken off.
+The judges: linear heads on features that know no label (`heads.py`), fitted under T; for short vectors also boosted
+trees (`trees.py`), from whose predictions T is taken off; for images also networks, each of examples that it has not
+learned.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
 from karat.methods.karat.constants import CONSTANTS, VerdictConstants
-from karat.methods.karat.judge import trusted_head
+from karat.methods.karat.folds import Folds, Labels, View, deal
+from karat.methods.karat.heads import Judged, fit_heads, judged_by, trusted_heads, with_one
+from karat.methods.karat.trees import Grown, grow_trees
+from karat.methods.shared.forest import Forest
 from karat.noise_matrix import (
+    diagonally_dominant,
     fit_transition,
     label_likelihood,
     symmetric_transition,
     true_posterior,
     trusted_transition,
     uniform_transition,
+    without_noise,
 )
 
 TINY = 1e-9
 
 
-class View(NamedTuple):
-    """Features of the noisy and of the trusted examples."""
+class Hearing(NamedTuple):
+    """What judges said under each hypothesis, logits [family, judge, example, class], and with which shares and T."""
 
     noisy: Tensor
     trusted: Tensor
-
-
-class Labels(NamedTuple):
-    """The given labels, the trusted ones, and how many classes there are."""
-
-    given: Tensor
-    trusted: Tensor
-    classes: int
-
-    @property
-    def trusted_shares(self) -> Tensor:
-        """Return the share of each class among the trusted examples."""
-        return self.trusted.bincount(minlength=self.classes).clamp(min=1) / len(self.trusted)
+    shares: Tensor
+    """of the true classes [family, class]"""
+    transitions: Tensor
+    """T [family, true, given]"""
+    sample: Tensor
+    """noisy examples by which hypotheses are weighed"""
 
 
 class Verdict(NamedTuple):
-    """The classes without the own label (p), with it (q), and the mean matrix T[true, given]."""
+    """The classes without the own label (p), with it (q), the mean matrix T[true, given], the shares, the mixture."""
 
     probabilities: Tensor
     posterior: Tensor
     transition: Tensor
-
-
-class _Folds(NamedTuple):
-    """Which part each example belongs to.
-
-    A trusted one whose part is -1 is learned by all heads. A noisy one whose part is -1 is learned by none, where there
-    are more of them than heads can be fitted to, and judged by all of them together.
-    """
-
-    parts: int
-    noisy: Tensor
-    trusted: Tensor
-
-
-class _Judged(NamedTuple):
-    """Logits of one judge, each example's by those that have not seen its label."""
-
-    noisy: Tensor
-    trusted: Tensor
+    shares: Tensor
+    mixture: Tensor
+    rates: Tensor = torch.empty(0, 3)
+    """the share of wrong labels by each hypothesis, its standard error, and how much the hypothesis weighs"""
 
 
 class _Candidate(NamedTuple):
     """A hypothesis with its numbers, and how much it weighs (a logarithm)."""
 
-    judged: Sequence[_Judged]
     mixture: Tensor
     sharpness: float
     floor: float
@@ -99,72 +82,192 @@ class _Candidate(NamedTuple):
     transition: Tensor
     weight: float
 
+    def predictions(self, logits: Tensor) -> Tensor:
+        """Return p of what the judges said [judge, example, class]."""
+        return _predictions(logits, self.mixture, self.sharpness, self.floor, self.shares)
 
-def fit_verdict(
+
+def hear(
     views: Sequence[View],
     vectors: View | None,
     labels: Labels,
     generator: torch.Generator,
     constants: VerdictConstants = CONSTANTS.verdict,
-) -> Verdict:
-    """Judge all noisy examples; `vectors` are what trees look at, None where there are none or too long ones."""
-    folds = _deal(labels, generator, constants)
-    priors = [_trusted_heads(view.trusted, labels, folds) for view in views]
-    trees = None if vectors is None or _too_few(labels, folds, constants) else _trees(vectors, labels, folds, constants)
+) -> tuple[Hearing, Forest | None]:
+    """Fit the judges under each hypothesis, in turns with T; return also the trees for new examples.
+
+    `vectors` are what trees look at, None where there are none or too long ones.
+    """
+    folds = deal(labels, generator, constants)
+    priors = [trusted_heads(view.trusted, labels, folds) for view in views]
+    trees = None if vectors is None else grow_trees(vectors, labels, folds, constants.trees)
     sample = torch.randperm(len(labels.given), generator=generator)[: constants.sample]
-    candidates: list[_Candidate] = []
+    evidence = _Evidence(views, priors, trees, labels, folds, sample)
+    heard: list[_Heard] = []
     for family in FAMILIES:
-        candidates += _under(family, views, priors, trees, labels, folds, sample, constants)
-    weights = torch.tensor([candidate.weight for candidate in candidates], dtype=torch.float64).softmax(dim=0)
-    verdict = [torch.zeros(len(labels.given), labels.classes) for _ in range(2)]
-    transition = torch.zeros(labels.classes, labels.classes)
-    for weight, candidate in zip(weights.tolist(), candidates, strict=True):
-        if weight < constants.least_weight:
-            continue
-        logits = torch.stack([judged.noisy for judged in candidate.judged])
-        p = _predictions(logits, candidate.mixture, candidate.sharpness, candidate.floor, candidate.shares)
-        verdict[0] += weight * p
-        verdict[1] += weight * true_posterior(p, labels.given, candidate.transition)
-        transition += weight * candidate.transition
-    p, q = (part / part.sum(dim=1, keepdim=True) for part in verdict)
-    return Verdict(p, q, transition / transition.sum(dim=1, keepdim=True))
+        start = uniform_transition(labels.classes, 0.0 if family == "none" else constants.first_rate).float()
+        if family == "full":
+            start = _by_trusted(evidence, start) if len(labels.trusted) else _by_majority(heard, labels)
+        heard.append(_heard(family, evidence, start, constants))
+    hearing = Hearing(
+        torch.stack([one.said.noisy for one in heard]),
+        torch.stack([one.said.trusted for one in heard]),
+        torch.stack([one.shares for one in heard]),
+        torch.stack([one.transition for one in heard]),
+        sample,
+    )
+    return hearing, None if trees is None else trees.forest
 
 
-def _under(
-    family: str,
-    views: Sequence[View],
-    priors: Sequence[Tensor],
-    trees: _Judged | None,
-    labels: Labels,
-    folds: _Folds,
-    sample: Tensor,
-    constants: VerdictConstants,
-) -> list[_Candidate]:
-    """Fit heads under the hypothesis, in turns with T; return its candidates."""
+class _Evidence(NamedTuple):
+    """What judges are fitted to: features, heads of the trusted labels on them, trees, labels, parts."""
+
+    views: Sequence[View]
+    priors: Sequence[Tensor]
+    trees: Grown | None
+    labels: Labels
+    folds: Folds
+    sample: Tensor
+
+
+class _Heard(NamedTuple):
+    """What judges said under one hypothesis [judge, example, class], with which shares and T, and its candidates."""
+
+    said: Judged
+    shares: Tensor
+    transition: Tensor
+    candidates: list[_Candidate]
+
+
+def _heard(family: str, evidence: _Evidence, transition: Tensor, constants: VerdictConstants) -> _Heard:
+    """Fit heads under a hypothesis, in turns with T."""
+    views, priors, trees, labels, folds, sample = evidence
     shares = labels.given.bincount(minlength=labels.classes).clamp(min=1) / len(labels.given)
-    transition = uniform_transition(labels.classes, 0.0 if family == "none" else constants.first_rate).float()
-    if family == "full":
-        transition = _by_trusted(views, priors, trees, labels, transition)
     heads = [prior[:, :, None].repeat(1, 1, len(constants.strengths), 1) for prior in priors]
-    found: list[_Candidate] = []
-    for _ in range(1 if family == "none" else constants.rounds):
+    rounds = 1 if family == "none" else constants.rounds
+    for turn in range(rounds):
         judged = []
         for place, view in enumerate(views):
-            heads[place] = _descend(heads[place], view, priors[place], labels, folds, transition, shares, constants)
-            judged.append(_by_heads(heads[place], view, labels, folds, transition, shares))
+            heads[place] = fit_heads(heads[place], view, priors[place], labels, folds, transition, shares, constants)
+            judged.append(judged_by(heads[place], view, labels, folds, transition, shares))
         if trees is not None:
-            judged.append(_Judged(*(_without_noise(part, transition, shares) for part in trees)))
-        found = _weighed(family, judged, labels, transition, shares, sample, constants)
-        weights = torch.tensor([candidate.weight for candidate in found]).softmax(dim=0).tolist()
-        transition = sum(w * one.transition for w, one in zip(weights, found, strict=True))
-        p = _mean_predictions(found, weights, sample)
-        shares = true_posterior(p, labels.given[sample], transition).mean(dim=0).clamp(min=0.02 / labels.classes)
-    return found
+            given = trees.noisy, trees.trusted
+            judged.append(Judged(*(without_noise(part, transition, shares).log() for part in given)))
+        said = Judged(*(torch.stack(part) for part in zip(*judged, strict=True)))
+        found = _weighed(family, said, labels, transition, shares, sample, constants)
+        if turn < rounds - 1:
+            transition, shares = _mean_matrix(found), _believed(said.noisy[:, sample], found, labels.given[sample])
+    return _Heard(said, shares, transition, found)
+
+
+def decide(
+    hearing: Hearing,
+    labels: Labels,
+    network: Tensor | None = None,
+    constants: VerdictConstants = CONSTANTS.verdict,
+) -> Verdict:
+    """Average over all hypotheses; `network` are the logits of networks that have not learned the labels they judge."""
+    families = []
+    for place, family in enumerate(FAMILIES):
+        said = Judged(hearing.noisy[place], hearing.trusted[place])
+        found = _weighed(
+            family, said, labels, hearing.transitions[place], hearing.shares[place], hearing.sample, constants
+        )
+        families.append((said.noisy, found))
+    beliefs = _each_candidate(families, labels, constants)
+    if network is not None:
+        beliefs = [_with_network(belief, network, labels, constants) for belief in _each_family(families, labels)]
+    total = sum(belief.weight for belief in beliefs)
+    posteriors = [true_posterior(one.p, labels.given, one.transition) for one in beliefs]
+    rates = [
+        (*_rate(one.p, q, labels.given, one.transition), one.weight) for one, q in zip(beliefs, posteriors, strict=True)
+    ]
+
+    def mean(parts: Sequence[Tensor]) -> Tensor:
+        weighed = (part * (one.weight / total) for one, part in zip(beliefs, parts, strict=True))
+        whole = torch.zeros_like(parts[0])
+        for part in weighed:
+            whole += part
+        return whole / whole.sum(dim=-1, keepdim=True)
+
+    return Verdict(
+        mean([one.p for one in beliefs]),
+        mean(posteriors),
+        mean([one.transition for one in beliefs]),
+        mean([one.shares for one in beliefs]),
+        mean([one.mixture for one in beliefs]),
+        torch.tensor(rates),
+    )
+
+
+class _Belief(NamedTuple):
+    """What is predicted under a hypothesis, and how much it weighs."""
+
+    p: Tensor
+    transition: Tensor
+    shares: Tensor
+    mixture: Tensor
+    weight: float
+
+
+def _each_candidate(
+    families: Sequence[tuple[Tensor, list[_Candidate]]], labels: Labels, constants: VerdictConstants
+) -> list[_Belief]:
+    """Return what is believed under each candidate that weighs something."""
+    pairs = [(logits, candidate) for logits, found in families for candidate in found]
+    weights = _shares_of([candidate for _, candidate in pairs])
+    return [
+        _Belief(one.predictions(logits), one.transition, one.shares, one.mixture, weight)
+        for weight, (logits, one) in zip(weights, pairs, strict=True)
+        if weight >= constants.least_weight
+    ]
+
+
+def _each_family(families: Sequence[tuple[Tensor, list[_Candidate]]], labels: Labels) -> list[_Belief]:
+    """Return what is believed under each hypothesis, in the mean of its candidates."""
+    weights = torch.tensor([[candidate.weight for candidate in found] for _, found in families], dtype=torch.float64)
+    shares = weights.flatten().softmax(dim=0).view_as(weights).sum(dim=1).tolist()
+    return [
+        _Belief(
+            _mean_predictions(logits, found),
+            _mean_matrix(found),
+            found[0].shares,
+            torch.stack([w * one.mixture for w, one in zip(_shares_of(found), found, strict=True)]).sum(dim=0),
+            share,
+        )
+        for share, (logits, found) in zip(shares, families, strict=True)
+    ]
+
+
+def _with_network(belief: _Belief, network: Tensor, labels: Labels, constants: VerdictConstants) -> _Belief:
+    """Return `p' = (1 − f)·softmax(α·log p + β·z) + f·π` with what makes the given labels likeliest under T.
+
+    T stays what trusted labels allowed: networks have learned a verdict that these had a part in, so they are no unseen
+    labels for networks. Given T the noisy labels, which are unseen, tell how sure the networks may be.
+    """
+    judged = torch.stack([belief.p.clamp(min=TINY).log(), network.log_softmax(dim=1)])
+    start = torch.tensor([0.0, 0.0, math.log(constants.floors[0])])
+    logarithms = start.clone().requires_grad_()  # of α, β and f
+    optimizer = torch.optim.LBFGS([logarithms], max_iter=30, line_search_fn="strong_wolfe")
+
+    def predicted() -> Tensor:
+        *factors, floor = logarithms.exp().unbind()
+        return _predictions(judged, torch.stack(factors), 1.0, floor.clamp(max=0.5), belief.shares)
+
+    def objective() -> Tensor:
+        optimizer.zero_grad()
+        likelihood = label_likelihood(predicted(), labels.given, belief.transition).log().sum()
+        loss = (logarithms - start).square().sum() / 2 - likelihood
+        loss.backward()
+        return loss
+
+    optimizer.step(objective)
+    return belief._replace(p=predicted().detach())
 
 
 def _weighed(
     family: str,
-    judged: Sequence[_Judged],
+    said: Judged,
     labels: Labels,
     transition: Tensor,
     shares: Tensor,
@@ -173,40 +276,99 @@ def _weighed(
 ) -> list[_Candidate]:
     """Weigh every mixture, sharpness and floor under this hypothesis."""
     given, classes, trusted = labels.given[sample], labels.classes, labels.trusted
-    count = max(len(trusted), constants.noisy_count)
-    noisy_logits = torch.stack([one.noisy[sample] for one in judged])
-    trusted_logits = torch.stack([one.trusted for one in judged])
-    prior = -constants.full_prior * (classes - 1) if family == "full" else 0.0
+    noisy_logits, count = said.noisy[:, sample], max(len(trusted), constants.noisy_count)
+    free = classes - 1 if len(trusted) else 1  # where nothing can tell the hypotheses apart, none is ruled out
     found = []
-    for mixture, sharpness, floor in itertools.product(_mixtures(len(judged)), constants.sharpness, constants.floors):
+    for mixture, sharpness, floor in itertools.product(
+        _mixtures(len(said.noisy)), constants.sharpness, constants.floors
+    ):
         p = _predictions(noisy_logits, mixture, sharpness, floor, shares)
         matrix = transition
         for _ in range(4):
             believed = true_posterior(p, given, matrix).mean(dim=0)
             matrix = FAMILIES[family](fit_transition(p, given, matrix, lambda counts: 0.1), believed)
+            if not len(trusted):
+                matrix = diagonally_dominant(matrix)
         believed = true_posterior(p, given, matrix).mean(dim=0).clamp(min=0.02 / classes)
-        unseen = _predictions(trusted_logits, mixture, sharpness, floor, shares) * (labels.trusted_shares / believed)
+        unseen = _predictions(said.trusted, mixture, sharpness, floor, shares) * (labels.trusted_shares / believed)
         right = (unseen / unseen.sum(dim=1, keepdim=True)).gather(1, trusted[:, None]).clamp(min=TINY).log().sum()
-        noisy = label_likelihood(p, given, matrix).log().mean() * count
+        noisy = label_likelihood(p, given, matrix).log().mean()
         log_sharpness = torch.tensor(sharpness).log() / constants.sharpness_width
-        weight = float(right + noisy - log_sharpness**2 / 2) + prior
-        found.append(_Candidate(judged, mixture, sharpness, floor, shares, matrix, weight))
-    return found
+        weight = float(right + count * noisy - log_sharpness**2 / 2)
+        if family == "full":
+            weight += constants.blur_prior * _blur(matrix, believed) - constants.full_prior * free
+        found.append((_Candidate(mixture, sharpness, floor, shares, matrix, weight), noisy.item()))
+    return _by_mixture(found, min(constants.mixture_count, len(labels.given)))
 
 
-def _predictions(logits: Tensor, mixture: Tensor, sharpness: float, floor: float, shares: Tensor) -> Tensor:
+def _by_mixture(found: Sequence[tuple[_Candidate, float]], count: int) -> list[_Candidate]:
+    """Weigh mixtures by what the noisy labels say, as so many: which judges are the better ones, these can tell.
+
+    A mixture's is the highest of its candidates' mean log-likelihoods, which come with them: each with the sharpness
+    and the T that suit it.
+    """
+    best: dict[tuple[float, ...], float] = {}
+    for candidate, likelihood in found:
+        group = tuple(candidate.mixture.tolist())
+        best[group] = max(best.get(group, likelihood), likelihood)
+    highest = max(best.values())
+    return [
+        candidate._replace(weight=candidate.weight + count * (best[tuple(candidate.mixture.tolist())] - highest))
+        for candidate, _ in found
+    ]
+
+
+def _predictions(logits: Tensor, mixture: Tensor, sharpness: float, floor: float | Tensor, shares: Tensor) -> Tensor:
     mixed = (logits * mixture[:, None, None]).sum(dim=0)
     return (1 - floor) * (mixed * sharpness).softmax(dim=1) + floor * shares
 
 
-def _mean_predictions(found: Sequence[_Candidate], weights: Sequence[float], sample: Tensor) -> Tensor:
-    logits = torch.stack([one.noisy[sample] for one in found[0].judged])
-    parts = [
-        weight * _predictions(logits, one.mixture, one.sharpness, one.floor, one.shares)
-        for weight, one in zip(weights, found, strict=True)
-        if weight > 1e-3
-    ]
-    return torch.stack(parts).sum(dim=0)
+def _rate(p: Tensor, q: Tensor, given: Tensor, transition: Tensor) -> tuple[float, float]:
+    """Return the share r of wrong labels, and its standard error by what the labels tell of r (Fisher information).
+
+    A label has the likelihood `L(r) = (1 − r)·p(given) + r·(1 − p(given))/(classes − 1)` where wrong ones are spread
+    evenly; how much it tells is the square of (log L)'. Without any noise nothing is fitted, and nothing can err.
+    """
+    rate = 1 - q.gather(1, given[:, None]).mean().item()
+    if bool((transition.diagonal() == 1).all()):
+        return rate, 0.0
+    right = p.gather(1, given[:, None]).squeeze(1)
+    slope = ((1 - right) / (p.shape[1] - 1) - right) / label_likelihood(p, given, transition).clamp(min=TINY)
+    return rate, min(1.0, slope.double().square().sum().clamp(min=TINY).rsqrt().item())
+
+
+def _shares_of(found: Sequence[_Candidate]) -> list[float]:
+    return torch.tensor([candidate.weight for candidate in found], dtype=torch.float64).softmax(dim=0).tolist()
+
+
+def _mean_matrix(found: Sequence[_Candidate]) -> Tensor:
+    return torch.stack([w * one.transition for w, one in zip(_shares_of(found), found, strict=True)]).sum(dim=0)
+
+
+def _mean_predictions(logits: Tensor, found: Sequence[_Candidate]) -> Tensor:
+    pairs = zip(_shares_of(found), found, strict=True)
+    return torch.stack([weight * one.predictions(logits) for weight, one in pairs if weight > 1e-3]).sum(dim=0)
+
+
+def _believed(logits: Tensor, found: Sequence[_Candidate], given: Tensor) -> Tensor:
+    """Return the shares of the true classes by all candidates together."""
+    q = true_posterior(_mean_predictions(logits, found), given, _mean_matrix(found))
+    return q.mean(dim=0).clamp(min=0.02 / q.shape[1])
+
+
+def _blur(transition: Tensor, shares: Tensor) -> float:
+    """Return how much less the labels say of the classes than with one rate: `min(0, log|det T| − log|det one|)`.
+
+    Judges that cannot tell two classes apart fit a matrix that gives both the same labels.
+
+    >>> round(_blur(torch.tensor([[0.51, 0.49], [0.49, 0.51]]), torch.tensor([0.5, 0.5])), 3)
+    0.0
+    >>> round(_blur(torch.tensor([[0.5, 0.5, 0.0], [0.4, 0.6, 0.0], [0.0, 0.0, 1.0]]), torch.ones(3) / 3), 2)
+    -1.11
+    """
+    pair = torch.stack([transition, _one_rate(transition, shares)]).double()
+    full, even = torch.linalg.slogdet(pair).logabsdet.clamp(min=-1e3)
+    return min(0.0, float(full - even))
 
 
 def _mixtures(judges: int) -> list[Tensor]:
@@ -241,144 +403,29 @@ def _full(transition: Tensor, shares: Tensor) -> Tensor:
 FAMILIES = {"none": _none, "one": _one_rate, "full": _full}
 
 
-def _deal(labels: Labels, generator: torch.Generator, constants: VerdictConstants) -> _Folds:
-    """Deal the examples into parts; trusted ones class by class, where each class has one for every part."""
-    parts = constants.folds
-    order = torch.randperm(len(labels.given), generator=generator)
-    most = constants.most_numbers // (parts * len(constants.strengths) * labels.classes)
-    noisy = torch.where(order < most, order % parts, -1)
-    trusted = torch.full_like(labels.trusted, -1)
-    if labels.trusted.bincount(minlength=labels.classes).min() >= parts:
-        order = torch.randperm(len(trusted), generator=generator)
-        order = order[labels.trusted[order].argsort(stable=True)]
-        trusted[order] = torch.arange(len(order)) % parts
-    return _Folds(parts, noisy, trusted)
-
-
-def _with_one(features: Tensor) -> Tensor:
-    return torch.cat([features, features.new_ones(len(features), 1)], dim=1)
-
-
-def _logits(heads: Tensor, features: Tensor) -> Tensor:
-    """Return logits[example, fold, strength, class]."""
-    return (_with_one(features) @ heads.flatten(1)).unflatten(1, heads.shape[1:])
-
-
-def _unseen_logits(heads: Tensor, features: Tensor, parts: Tensor, chunk: int = 10_000) -> Tensor:
-    """Return logits[example, strength, class] by the heads of each example's part, or by all where that is -1."""
-    found = []
-    for some, of in zip(features.split(chunk), parts.split(chunk), strict=True):
-        logits = _logits(heads, some)
-        own = logits[torch.arange(len(some)), of.clamp(min=0)]
-        found.append(torch.where(of[:, None, None] < 0, logits.mean(dim=1), own))
-    return torch.cat(found)
-
-
-def _trusted_heads(features: Tensor, labels: Labels, folds: _Folds) -> Tensor:
-    """Return for each part a head [feature, part, class] of the trusted labels outside of it."""
-    outside = [folds.trusted != part for part in range(folds.parts)]
-    inputs = _with_one(features)
-    return torch.stack([trusted_head(inputs[used], labels.trusted[used], labels.classes) for used in outside], dim=1)
-
-
-def _descend(
-    heads: Tensor,
-    view: View,
-    prior: Tensor,
-    labels: Labels,
-    folds: _Folds,
-    transition: Tensor,
-    shares: Tensor,
-    constants: VerdictConstants,
-) -> Tensor:
-    """Take some steps of L-BFGS with the heads of all parts and strengths, under T."""
-    numbers, used = torch.arange(folds.parts), folds.noisy >= 0
-    features, given = view.noisy[used], labels.given[used]
-    outside, trusted_outside = (of[:, None] != numbers for of in (folds.noisy[used], folds.trusted))
-    strengths, shift = torch.tensor(constants.strengths), (labels.trusted_shares / shares).log()
-    reached, rows = transition.T[given][:, None, None], torch.arange(len(labels.trusted))
-    heads = heads.clone().requires_grad_()
-    optimizer = torch.optim.LBFGS([heads], max_iter=constants.iterations, line_search_fn="strong_wolfe")
-
-    def objective() -> Tensor:
-        optimizer.zero_grad()
-        likelihood = (_logits(heads, features).softmax(dim=-1) * reached).sum(dim=-1).clamp(min=TINY)
-        trusted = (_logits(heads, view.trusted) + shift).log_softmax(dim=-1)[rows, :, :, labels.trusted]
-        moved = (heads - prior[:, :, None])[:-1].square().sum(dim=(0, 1, 3))
-        loss = (moved * strengths).sum() - (likelihood.log() * outside[:, :, None]).sum()
-        loss = (loss - (trusted * trusted_outside[:, :, None]).sum()) / len(given)
-        loss.backward()
-        return loss
-
-    optimizer.step(objective)
-    return heads.detach()
-
-
-def _by_heads(heads: Tensor, view: View, labels: Labels, folds: _Folds, transition: Tensor, shares: Tensor) -> _Judged:
-    """Return the logits of heads that have not seen the label; strengths vote by how likely they make these labels."""
-    noisy = _unseen_logits(heads, view.noisy, folds.noisy)
-    trusted, rows = _unseen_logits(heads, view.trusted, folds.trusted), torch.arange(len(labels.trusted))
-    likelihood = (noisy.softmax(dim=-1) * transition.T[labels.given][:, None]).sum(dim=-1).clamp(min=TINY)
-    right = (trusted + (labels.trusted_shares / shares).log()).log_softmax(dim=-1)[rows, :, labels.trusted]
-    votes = (likelihood.log().sum(dim=0) + right.sum(dim=0)).softmax(dim=0)[:, None]
-    return _Judged((noisy * votes).sum(dim=1), (trusted * votes).sum(dim=1))
-
-
-def _by_trusted(
-    views: Sequence[View], priors: Sequence[Tensor], trees: _Judged | None, labels: Labels, start: Tensor
-) -> Tensor:
+def _by_trusted(evidence: _Evidence, start: Tensor) -> Tensor:
     """Return what the trusted labels alone say of T: by their own heads, or by what trees say of trusted examples."""
+    views, priors, trees, labels, *_ = evidence
     if trees is not None:
         weight = 3.0  # trusted labels that count for the even matrix
         counts = labels.trusted.bincount(minlength=labels.classes)[:, None]
         said = trusted_transition(trees.trusted, labels.trusted)
         even = _one_rate(said, counts.flatten())
         return (counts * said + weight * even) / (counts + weight)
-    logits = [_with_one(view.noisy) @ prior.mean(dim=1) for view, prior in zip(views, priors, strict=True)]
+    logits = [with_one(view.noisy) @ prior.mean(dim=1) for view, prior in zip(views, priors, strict=True)]
     alone = torch.stack(logits).mean(dim=0).softmax(dim=1)
     return fit_transition(alone, labels.given, start, lambda counts: 0.1, rounds=30)
 
 
-def _too_few(labels: Labels, folds: _Folds, constants: VerdictConstants) -> bool:
-    """Return whether trees would have too little to grow on."""
-    outside = [labels.given[(folds.noisy != part) & (folds.noisy >= 0)] for part in range(folds.parts)]
-    return len(labels.given) < constants.fewest_for_trees or any(len(given.unique()) < 2 for given in outside)
+def _by_majority(heard: Sequence[_Heard], labels: Labels) -> Tensor:
+    """Return T as it is if each example's class is the given label that is predicted for it.
 
-
-def _trees(vectors: View, labels: Labels, folds: _Folds, constants: VerdictConstants) -> _Judged:
-    """Return the given label's predicted probabilities, each by trees that have not seen it.
-
-    Trees stop growing where unseen labels become less likely.
+    That is so where labels are right more often than wrong in any one way, and classes do not overlap.
     """
-    stages = constants.tree_stages
-    noisy, trusted = ({stage: torch.zeros(len(part), labels.classes) for stage in stages} for part in vectors)
-    for part in range(folds.parts):
-        outside = (folds.noisy != part) & (folds.noisy >= 0)
-        model = HistGradientBoostingClassifier(
-            max_iter=stages[-1],
-            max_leaf_nodes=constants.tree_leaves,
-            l2_regularization=constants.tree_strength,
-            early_stopping=False,
-            random_state=0,
-        ).fit(vectors.noisy[outside].numpy(), labels.given[outside].numpy())
-        known = torch.from_numpy(model.classes_)
-        for inputs, parts, found in zip(vectors, folds[1:], (noisy, trusted), strict=True):
-            rows = ((parts == part) | (parts < 0)).nonzero().flatten()
-            share = torch.where(parts[rows] < 0, 1 / folds.parts, 1.0)[:, None]  # those of no part ask all trees
-            if not len(rows):
-                continue
-            for stage, p in enumerate(model.staged_predict_proba(inputs[rows].numpy()), start=1):
-                if stage in found:
-                    found[stage][rows[:, None], known] += share * torch.from_numpy(p).float()
-    likely = {stage: p.gather(1, labels.given[:, None]).clamp(min=1e-6).log().sum() for stage, p in noisy.items()}
-    best = max(likely, key=lambda stage: likely[stage].item())
-    return _Judged(noisy[best].clamp(min=1e-4), trusted[best].clamp(min=1e-4))
-
-
-def _without_noise(predicted: Tensor, transition: Tensor, shares: Tensor, rounds: int = 15) -> Tensor:
-    """Return the logarithm of p with `p·T` near the predicted given labels, by expectation-maximisation from π on."""
-    p = shares.expand_as(predicted)
-    for _ in range(rounds):
-        p = p * ((predicted / (p @ transition).clamp(min=TINY)) @ transition.T)
-        p = p / p.sum(dim=1, keepdim=True).clamp(min=TINY)
-    return p.clamp(min=1e-5).log()
+    pairs = [(one.said.noisy, candidate) for one in heard for candidate in one.candidates]
+    weights = _shares_of([candidate for _, candidate in pairs])
+    parts = [w * one.predictions(logits) for w, (logits, one) in zip(weights, pairs, strict=True) if w > 1e-3]
+    p = torch.stack(parts).sum(dim=0)
+    hard = torch.eye(labels.classes)[p.argmax(dim=1)]
+    start = fit_transition(hard, labels.given, uniform_transition(labels.classes, 0.5).float(), lambda counts: 0.1)
+    return diagonally_dominant(start)

@@ -12,7 +12,11 @@ from karat.methods.step import Learner
 
 
 class Hidden(NamedTuple):
-    """The last linear layer, in the order of `module.modules()`, that a forward pass called, with input and output."""
+    """The last linear layer, in the order of `module.modules()`, that a forward pass called, with input and output.
+
+    Where it was called several times, on views of the same inputs, these are the means over the calls: the layer makes
+    the mean output of the mean input.
+    """
 
     head: nn.Linear
     features: Tensor
@@ -26,10 +30,10 @@ def hidden(network: Learner | Network | nn.Module, inputs: Tensor) -> Hidden:
     call = network.network if isinstance(network, Learner) else network
     module = call.module if isinstance(call, Network) else call
     linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
-    seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+    seen: dict[nn.Module, list[tuple[Tensor, Tensor]]] = {}
 
     def remember(layer: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
-        seen[layer] = (arguments[0], output)
+        seen.setdefault(layer, []).append((arguments[0], output))
 
     hooks = [layer.register_forward_hook(remember) for layer in linear]
     try:
@@ -39,12 +43,19 @@ def hidden(network: Learner | Network | nn.Module, inputs: Tensor) -> Hidden:
             hook.remove()
     for head in reversed(linear):
         if head in seen:
-            features, output = seen[head]
+            features, output = seen[head][0] if len(seen[head]) == 1 else _means(seen[head])
+            if output.shape == logits.shape and torch.equal(output, logits):
+                output = logits
             return Hidden(head, features.flatten(1), logits, output)
     raise UserError(
         "This method reads the hidden features before the last nn.Linear, and this network has none: "
         "choose another model or method."
     )
+
+
+def _means(calls: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    inputs, outputs = zip(*calls, strict=True)
+    return torch.stack(inputs).mean(dim=0), torch.stack(outputs).mean(dim=0)
 
 
 def features_and_logits(network: Learner | Network | nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:

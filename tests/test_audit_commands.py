@@ -25,7 +25,7 @@ def run(tmp_path_factory):
 
 
 def test_audit_writes_the_same_files_again(run, tmp_path, capsys):
-    names = ("label_issues.csv", "cleaned_labels.csv", "noise_estimate.json")
+    names = ("label_issues.csv", "cleaned_labels.csv", "noise_estimate.json", "reliability.json")
     before = {name: (run / name).read_bytes() for name in names}
     for name in names:
         (run / name).unlink()
@@ -35,7 +35,49 @@ def test_audit_writes_the_same_files_again(run, tmp_path, capsys):
     estimate = json.loads(before["noise_estimate.json"])
     assert f"Wrong labels: {estimate['rate']:.1%} of 109" in output
     assert "15 trusted" in output
+    changes = estimate["changes"]
+    assert f"{changes['changed']:,} labels changed" in output
+    assert f"{changes['review']:,} label issues are left for review" in output
+    assert changes["error_rate"] == 0.05
+    assert "The truth is known here. label_quality: expected calibration error 0." in output
     assert np.load(tmp_path / "p.npy").shape == (109, 3)
+
+
+def test_the_share_of_errors_can_be_asked_for(run, tmp_path, capsys):
+    """More errors allowed: no fewer changes. Without a number it is again the run's own."""
+    arguments = ["audit", str(run), "--figure", str(tmp_path / "figure")]
+    assert main([*arguments, "--audit.error_rate", "1"]) == 0
+    assert "at most 100.0% asked for" in capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} == {"figure.png", "figure.svg"}
+    most = json.loads((run / "noise_estimate.json").read_text())["changes"]
+    assert main(["audit", str(run)]) == 0
+    assert "at most 5.0% asked for" in capsys.readouterr().out
+    assert json.loads((run / "noise_estimate.json").read_text())["changes"]["changed"] <= most["changed"]
+    assert main([*arguments, "--audit.error_rate", "5"]) == 2
+    assert "audit.error_rate is 5.0: write a share from 0 to 1" in capsys.readouterr().err
+
+
+def test_a_sample_is_drawn_and_estimated(run, tmp_path, capsys):
+    """Somebody decides all rows by the truth that the run knows; the report then shows what that says."""
+    assert main(["sample", str(run), "--count", "60"]) == 0
+    assert f"karat estimate {run} decisions.csv" in capsys.readouterr().out
+    assert (run / "sample.html").exists()
+    truth = read_safe_csv(run / "noisy_labels.csv").set_index("index")["true_label"].astype(int)
+    table = read_safe_csv(run / "sample.csv")
+    labels = [f"class_{truth[row]}" for row in table["index"]]
+    path = tmp_path / "decisions.csv"
+    write_safe_csv(table.assign(decision="other", label=labels), path)
+    assert main(["estimate", str(run), str(path)]) == 0
+    assert "Wrong labels: " in (output := capsys.readouterr().out)
+    assert "Right labels in cleaned_labels.csv" in output
+    estimate = json.loads((run / "sample_estimate.json").read_text())
+    rate = json.loads((run / "noise.json").read_text())["realised_rate"]
+    assert estimate["wrong"]["low"] <= rate <= estimate["wrong"]["high"]
+    assert main(["report", str(run)]) == 0
+    assert "Verified noise rate" in (run / "report.html").read_text()
+    write_safe_csv(table.assign(decision="other", label=labels).head(59), path)
+    assert main(["estimate", str(run), str(path)]) == 2
+    assert "no decision about 1 of the 60 rows" in capsys.readouterr().err
 
 
 def test_the_ledger_knows_what_the_method_reports(run):
@@ -90,7 +132,9 @@ def test_the_cleaned_labels_of_a_run_can_be_trained_on(run, tmp_path):
     ("arguments", "message"),
     [
         (["audit", "nowhere"], "ledger.safetensors is missing"),
-        (["suggest", "nowhere"], "ledger.safetensors is missing"),
+        (["suggest", "nowhere"], "Unknown dataset (or file or folder of your own) 'nowhere'"),
+        (["sample", "nowhere"], "ledger.safetensors is missing"),
+        (["estimate", "nowhere", "decisions.csv"], "ledger.safetensors is missing"),
         (["apply", "nowhere", "decisions.csv"], "ledger.safetensors is missing"),
     ],
 )

@@ -3,12 +3,15 @@
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from records import made_up, uniform
 
 from karat.audit.beliefs import Beliefs
 from karat.audit.run_audit import audit
-from karat.audit.suggest import suggestions
-from karat.audit.tables import CONFIDENT, cleaned_labels, label_issues
+from karat.audit.settings import AuditSettings
+from karat.audit.suggest import Looks, suggestions
+from karat.audit.tables import clean, cleaned_labels, label_issues
 from karat.errors import UserError
 from karat.files.safe_csv import read_safe_csv, write_safe_csv
 
@@ -35,24 +38,71 @@ def test_issues_have_the_promised_columns_and_order():
 
 
 def test_cleaned_labels_by_their_definition():
-    """Qualities 0.9 | 0.1 with a suggestion of 0.85 | 0.4 with one of 0.5: kept, changed, dropped."""
+    """Qualities 0.9 | 0.1, suggested with 0.9 | 0.4, with 0.5; 10% may be wrong, and (0.1 + 0.5)/2 would be."""
     record, _ = made_up(uniform(3, 0.0), examples=3, trusted=3, test=0)
     believed = Beliefs(
         quality=torch.tensor([0.9, 0.1, 0.4]),
         other=(record.noisy.labels + 1) % 3,
-        confidence=torch.tensor([0.05, 0.85, 0.5]),
+        confidence=torch.tensor([0.05, 0.9, 0.5]),
         predicted=record.noisy.labels,
     )
-    table = cleaned_labels(record, believed)
-    assert table["action"].tolist() == ["kept", "changed", "dropped", "trusted", "trusted", "trusted"]
-    assert table["confidence"].tolist() == pytest.approx([0.9, 0.85, 0.5, 1, 1, 1])
+    table = cleaned_labels(record, believed, clean(believed, 0.1))
+    assert table["action"].tolist() == ["kept", "changed", "review", "trusted", "trusted", "trusted"]
+    assert table["confidence"].tolist() == pytest.approx([0.9, 0.9, 0.5, 1, 1, 1])
     assert table["cleaned_label"].tolist() == [
         table["given_label"][0],
         record.classes[int(believed.other[1])],
         "",
         *("class 0", "class 1", "class 2"),
     ]
-    assert CONFIDENT == 0.8
+
+
+def believed_of(confidence):
+    """Return beliefs in which every given label is an issue with this suggestion, in a world of two classes."""
+    nothing = torch.zeros(len(confidence), dtype=torch.int64)
+    return Beliefs(1 - confidence, nothing, confidence, nothing)
+
+
+@given(st.lists(st.floats(0.0, 1.0, width=32), max_size=30), st.floats(0.0, 1.0))
+def test_no_larger_set_of_changes_keeps_the_promise(confidences, rate):
+    """The changed ones keep the mean error within the rate; with the next best one they would not."""
+    confidence = torch.tensor(confidences, dtype=torch.float64)
+    changed, review = clean(believed_of(confidence), rate)
+    assert not (changed & review).any()
+    assert torch.equal(changed | review, confidence > 0.5)
+    errors = 1 - confidence[changed]
+    assert not len(errors) or errors.mean() <= rate + 1e-6
+    if review.any():
+        best = confidence[review].max()
+        assert not len(errors) or best <= confidence[changed].min()
+        assert torch.cat([errors, (1 - best)[None]]).mean() > rate
+
+
+def test_a_calibrated_judge_keeps_the_share_of_errors():
+    """Suggestions are right with just the probability that they claim: the share of wrong changes is the one asked for.
+
+    With 20,000 labels and the rate 0.1 its standard error is about 0.003.
+    """
+    generator = torch.Generator().manual_seed(0)
+    confidence = 0.5 + 0.5 * torch.rand(20_000, generator=generator, dtype=torch.float64)
+    right = torch.rand(20_000, generator=generator, dtype=torch.float64) < confidence
+    for rate in (0.02, 0.1, 0.2):
+        changed, _ = clean(believed_of(confidence), rate)
+        assert (~right[changed]).double().mean().item() == pytest.approx(rate, abs=0.012)
+
+
+def test_the_estimate_says_what_is_changed_and_promised():
+    record, _ = made_up(uniform(5, 0.4), error=0.1)
+    for rate in (0.0, 0.02, 0.2):
+        found = audit(record, settings=AuditSettings(rate))
+        actions, changes = found.cleaned["action"].value_counts(), found.estimate.changes
+        assert changes.error_rate == rate
+        assert (changes.changed, changes.review) == (actions.get("changed", 0), actions.get("review", 0))
+        assert changes.claimed_errors <= rate + 1e-6
+        assert not changes.promised  # by predictions that have learned the labels
+        assert "no promise" in str(changes)
+    with pytest.raises(UserError, match="write a share from 0 to 1"):
+        AuditSettings(5)
 
 
 def test_cleaning_mends_more_than_it_breaks():
@@ -61,7 +111,7 @@ def test_cleaning_mends_more_than_it_breaks():
     assert len(table) == 2000 + 100
     assert table["index"].is_monotonic_increasing
     noisy = table[table["action"] != "trusted"]
-    kept = noisy[noisy["action"] != "dropped"]
+    kept = noisy[noisy["action"] != "review"]
     right = kept["cleaned_label"].to_numpy() == [record.classes[label] for label in true[kept["index"].tolist()]]
     assert len(kept) > 0.9 * len(noisy)
     assert right.mean() > 0.9
@@ -100,6 +150,29 @@ def test_suggestions_are_doubtful_needed_and_diverse():
     assert len(suggestions(record, believed, count=5000)) == 300
     with pytest.raises(UserError, match="at least 1"):
         suggestions(record, believed, count=0)
+
+
+def test_the_first_suggestions_are_typical_of_each_class_and_then_doubtful():
+    """Three classes around 0, 10 and 20: of 9 rows 6 are typical, two a class in turns, and 3 are in doubt."""
+    record, true = made_up(uniform(3, 0.4), examples=300, trusted=0, test=0)
+    features = 10.0 * true[:, None] + torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+    looked = torch.arange(0, 300, 2)
+    found = suggestions(record, audit(record).beliefs, 9, Looks(looked, features[looked]))
+    first = found[found["reason"].str.startswith("typical of")]
+    assert first["rank"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert first["likely_label"].tolist() == ["class 0", "class 1", "class 2"] * 2
+    assert set(first["index"]) <= set(looked.tolist())
+    assert found["index"].is_unique
+    assert found["confidence"][6:].max() < first["confidence"].median()
+
+
+def test_nothing_verified_is_said_and_widens_the_interval():
+    record, true = made_up(uniform(3, 0.4), examples=600, trusted=0, test=0)
+    estimate = audit(record).estimate
+    assert estimate.low == 0
+    assert (record.noisy.labels != true).double().mean() < estimate.high < 0.7
+    assert estimate.calibrated_on == {"count": 0, "accuracy": None, "set": "none"}
+    assert estimate.warnings[0].startswith("No row is trusted: labels count as right more often than wrong in any one")
 
 
 def test_no_noisy_example_is_no_crash():

@@ -1,12 +1,15 @@
 """The estimate and its interval against noise that is known."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 from records import made_up, next_class, uniform
 
 from karat.audit.estimate import bounds, save_estimate, wilson
+from karat.audit.ledger import Ledger
+from karat.audit.record import load_record, save_record
 from karat.audit.run_audit import audit
 
 
@@ -80,3 +83,23 @@ def test_the_file_has_the_promised_keys(tmp_path):
     assert [one["count"] for one in found["per_class"]] == counts.tolist()
     total = sum(one["count"] * one["wrong_share"] for one in found["per_class"])
     assert total / 300 == pytest.approx(found["rate"])
+
+
+def test_hypotheses_that_trusted_labels_leave_open_make_the_interval(tmp_path):
+    """Two of three hypotheses weigh as much: from 0.2 − 1.64·σ to 0.3 + 1.65·σ, with 5% of each beyond.
+
+    σ² is the sum of 0.02² and r·(1 − r)/2000. The third weighs 0.1%, which moves the ends by a thousandth. Without
+    trusted labels none of them is ruled out, and the bounds hold.
+    """
+    record, _ = made_up(uniform(5, 0.3), test=0)
+    rates = torch.tensor([[0.2, 0.02, 0.4995], [0.3, 0.02, 0.4995], [0.9, 0.02, 0.001]])
+    record = replace(record, rates=rates)
+    estimate = audit(record).estimate
+    deviations = [(0.02**2 + rate * (1 - rate) / 2000) ** 0.5 for rate in (0.2, 0.3)]
+    assert estimate.low == pytest.approx(0.2 - 1.6449 * deviations[0], abs=0.0015)
+    assert estimate.high == pytest.approx(0.3 + 1.6449 * deviations[1], abs=0.0015)
+    save_record(record, tmp_path / "ledger.safetensors")
+    assert torch.equal(load_record(tmp_path / "ledger.safetensors").rates, rates)
+    nobody = replace(record.trusted, names=(), index=torch.empty(0).long(), labels=torch.empty(0).long())
+    alone = replace(record, trusted=nobody, trusted_ledger=Ledger(0, 5))
+    assert audit(alone).estimate == audit(replace(alone, rates=None)).estimate

@@ -6,6 +6,8 @@ from records import made_up, uniform
 
 from karat.audit.record import save_record
 from karat.audit.review import apply_decisions, read_decisions
+from karat.audit.run_audit import audit, write_audit
+from karat.audit.settings import AuditSettings
 from karat.errors import UserError
 from karat.files.safe_csv import read_safe_csv, write_safe_csv
 
@@ -56,8 +58,6 @@ def test_decided_rows_are_trusted_with_their_verified_label(run):
 
 
 def test_undecided_rows_can_carry_the_cleaned_label(run):
-    from karat.audit.run_audit import audit
-
     record, folder = run
     applied = apply_decisions(folder, decisions(folder, ("n0", 5, "keep", "")), folder / "new.csv", labels="cleaned")
     assert applied.path == folder / "new.csv"
@@ -65,6 +65,11 @@ def test_undecided_rows_can_carry_the_cleaned_label(run):
     found = read_safe_csv(applied.path)["label"]
     assert found[6:].tolist() == cleaned["cleaned_label"][6:].tolist()
     assert found[5] == given(record, 5)
+    write_audit(folder, AuditSettings(0.0))  # which changes nothing: the next ones are these
+    apply_decisions(folder, folder / "decisions.csv", folder / "new.csv", labels="cleaned")
+    less = read_safe_csv(folder / "new.csv")["label"]
+    assert less[6:].tolist() == audit(record, settings=AuditSettings(0.0)).cleaned["cleaned_label"][6:].tolist()
+    assert less.tolist() != found.tolist()
     with pytest.raises(UserError, match="Choose one of: cleaned, given"):
         apply_decisions(folder, folder / "decisions.csv", labels="best")
 

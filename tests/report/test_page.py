@@ -7,12 +7,13 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 from report_runs import HOSTILE, grey, make_run
 
+from karat.audit.reliability import reliability, save_reliability
 from karat.errors import UserError
-from karat.report import write_report
-from karat.report.page import content_policy
+from karat.report.page import content_policy, write_report
 from karat.report.pictures import sheet, write_sheets
 from karat.report.review import review_table, script_safe
 from karat.report.run_files import read_run
@@ -185,3 +186,19 @@ def test_json_for_scripts_reads_back_and_holds_no_markup():
     assert json.loads(text) == values
     assert not set("<>&\u2028") & set(text)
     assert text.isascii()
+
+
+def test_what_is_known_of_the_truth_is_shown(tmp_path):
+    """A run that knows the truth draws its reliability; one whose sample was decided says what that told."""
+    make_run(tmp_path)
+    assert "keep its word" not in write_report(tmp_path).read_text()
+    right = torch.tensor([True] * 90 + [False] * 30)
+    found = reliability(torch.cat([torch.full((100,), 0.95), torch.full((20,), 0.1)]), right)
+    save_reliability(found, tmp_path / "reliability.json")
+    share = {"value": 0.25, "low": 0.2, "high": 0.31}
+    sample = {"sampled": 100, "wrong": share, "right_before": share, "right_after": None}
+    (tmp_path / "sample_estimate.json").write_text(json.dumps(sample))
+    page = write_report(tmp_path).read_text()
+    assert "100 labels claim 95.0% and 90.0% of them are right" in page
+    assert f"Expected calibration error {found.calibration_error:.3f}" in page
+    assert "by 100 random rows; 95% interval 20.0% to 31.0%" in page

@@ -3,8 +3,9 @@
 import pytest
 from report_runs import HOSTILE, grey, make_run
 
-from karat.files.safe_csv import read_safe_csv
-from karat.report import FeatureRows, write_report
+from karat.files.safe_csv import read_safe_csv, write_safe_csv
+from karat.report.page import write_report, write_sample_page
+from karat.report.pictures import FeatureRows
 from karat.report.review import review_table
 
 
@@ -27,6 +28,27 @@ def exported(page, folder):
 
 def progress(page):
     return page.text_content("#progress-text")
+
+
+def test_a_sample_is_decided_blindly(run, open_page, tmp_path):
+    """Nothing tells what is suggested, the rows are in the order of the draw, and the report's decisions stay out."""
+    folder, table = run
+    drawn = table.sample(12, random_state=0)[["id", "index", "given_label"]].assign(decision="", label="")
+    write_safe_csv(drawn, folder / "sample.csv")
+    page = open_page(write_sample_page(folder, grey), "#review")
+    assert progress(page) == "0 of 12 decided"
+    for hidden in ("#suggested", "[data-decision=accept]", "#filter-pair"):
+        assert not page.is_visible(hidden)
+    assert page.locator("#measures dt").count() == 0
+    assert "→" not in page.text_content("#grid-space")
+    page.keyboard.press("a")  # nothing to accept
+    assert progress(page) == "0 of 12 decided"
+    for _ in range(12):
+        page.keyboard.press("1")
+    found = read_safe_csv(exported(page, tmp_path))
+    assert found["id"].tolist() == drawn["id"].tolist()
+    assert set(found["label"]) == {"ant"}
+    assert set(found["decision"]) <= {"keep", "other"}
 
 
 def test_twenty_decisions_by_keyboard_survive_a_reload_and_are_exported(run, open_page, tmp_path):
@@ -207,3 +229,23 @@ def test_fifty_thousand_rows_touch_no_more_of_the_page_than_fifty(tmp_path, open
     assert page.locator(".tile").count() < 200
     loaded = page.evaluate("performance.getEntriesByType('resource').filter(e => e.name.includes('sheet-')).length")
     assert loaded < 10, "of 500 sheets"
+
+
+def test_texts_are_escaped_folded_and_found(tmp_path, open_page):
+    """The text of every row is hostile; that of one row is long and has a word that no other has."""
+    table = make_run(tmp_path / "run")
+    long = "needle in\nthe hay " + "x" * 5_000
+    texts = dict.fromkeys(table["index"], "<img src=x onerror=alert(1)> & more") | {table["index"][3]: long}
+    write_report(
+        tmp_path / "run", features=FeatureRows(["text"], lambda rows, columns: [[texts[row]] for row in rows], True)
+    )
+    page = open_page(tmp_path / "run" / "report.html")
+    assert page.locator(".gallery.texts .long-text").first.text_content() == texts[table["index"][0]]
+    assert page.locator("details.long-text").count() == 1
+    page = open_page(tmp_path / "run" / "report.html", "#review")
+    page.wait_for_selector("#values .long-text")
+    page.fill("#search", "NEEDLE")
+    page.wait_for_selector("#place:text-is('1 of 1')")
+    page.wait_for_selector("#values .long-text:has-text('needle in')")
+    page.click("#values button")
+    assert page.text_content("#values .long-text") == long

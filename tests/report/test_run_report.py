@@ -8,7 +8,8 @@ import pandas as pd
 from report_runs import HOSTILE, make_run
 
 from karat.cli import main
-from karat.report import FeatureRows, write_report
+from karat.report.page import write_report
+from karat.report.pictures import FeatureRows
 from karat.report.run_report import report_after_training, task_report
 from karat.settings.config import Config, DataSettings
 from karat.training.run import task_of

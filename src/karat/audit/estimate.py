@@ -18,6 +18,29 @@ _Z = 1.959964
 
 
 @dataclass(frozen=True)
+class Changes:
+    """What cleaned_labels.csv does: how many labels it changes, how many it leaves for review, and what it promises.
+
+    `claimed_errors` is the share of the changed labels that are wrong by their own probabilities, at most the
+    `error_rate` that was asked for. `promised`: these are probabilities of a method that judges labels it has not seen.
+    """
+
+    error_rate: float
+    changed: int
+    claimed_errors: float
+    review: int
+    promised: bool
+
+    def __str__(self) -> str:
+        claimed = f", {self.claimed_errors:.1%} of them wrong by its own probabilities" if self.changed else ""
+        caution = "" if self.promised else "; no promise, since they come from predictions that learned these labels"
+        return (
+            f"{self.changed:,} labels changed{claimed} (at most {self.error_rate:.1%} asked for{caution}); "
+            f"{self.review:,} label issues are left for review"
+        )
+
+
+@dataclass(frozen=True)
 class NoiseEstimate:
     """The share of wrong labels among the noisy examples, as noise_estimate.json has it.
 
@@ -36,19 +59,28 @@ class NoiseEstimate:
     calibrated_on: dict[str, Any]
     note: str
     warnings: tuple[str, ...] = ()
+    changes: Changes | None = None
 
 
 def estimate_noise(record: AuditRecord, calibration: Calibration, believed: Beliefs) -> NoiseEstimate:
-    """Return the mean probability of a wrong label, with the interval of `bounds`."""
+    """Return the mean probability of a wrong label, with the interval of `quantiles` or `bounds`.
+
+    The first is for methods that weigh hypotheses about the noise by trusted labels, the other for those that do not.
+    """
     given = record.noisy.labels
     if not len(given):
         raise ValueError("an estimate needs noisy examples")
     rate = (1 - believed.quality.double()).mean().item()
     disagreement = (believed.predicted != given).double().mean().item()
     verified, notes = _verified(record)
-    low, high = bounds(disagreement, len(given), verified["accuracy"], verified["count"])
     spread = _Z * math.sqrt(rate * (1 - rate) / len(given))
-    if verified["memorised"]:
+    weighed = record.rates is not None and len(record.rates) > 0 and len(record.trusted) > 0
+    if record.rates is not None and weighed:
+        low, high = quantiles(record.rates, len(given))
+        notes = ["The interval is that of the hypotheses about the noise that the trusted labels leave open."]
+    else:
+        low, high = bounds(disagreement, len(given), verified["accuracy"], verified["count"])
+    if verified["memorised"] and not weighed:
         # Measured on wine and digits: the error of a network that knows all given labels is 0.6 to 1 times their noise.
         high = max(high, 2 * (1 - wilson(verified["accuracy"], verified["count"])[0]))
         notes.append(
@@ -57,7 +89,9 @@ def estimate_noise(record: AuditRecord, calibration: Calibration, believed: Beli
         )
     low, high = max(0.0, min(low, rate - spread)), min(1.0, max(high, rate + spread))
     if high - low > WIDE:
-        notes.append("The predictions err too often for a narrow interval: train longer, or verify more examples.")
+        notes.append(
+            "Too little is known for a narrow interval: verify more examples, or a random sample (`karat sample`)."
+        )
     return NoiseEstimate(
         rate=rate,
         low=low,
@@ -67,9 +101,28 @@ def estimate_noise(record: AuditRecord, calibration: Calibration, believed: Beli
         transition=calibration.transition.tolist(),
         classes=list(record.classes),
         per_class=_per_class(record, believed),
-        calibrated_on={"count": verified["count"], "accuracy": verified["accuracy"], "set": verified["set"]},
+        calibrated_on={"count": verified["count"], "accuracy": verified["accuracy"], "set": verified["set"]}
+        if verified["set"] != "none"
+        else {"count": 0, "accuracy": None, "set": "none"},
         note=" ".join(notes),
     )
+
+
+def quantiles(rates: Tensor, examples: int) -> tuple[float, float]:
+    """Return the 2.5% and 97.5% quantiles of the noise rate by all hypotheses [hypothesis, (rate, error, weight)].
+
+    Each is a normal distribution around its rate; its variance is the square of its error and that of chance.
+
+    >>> two = torch.tensor([[0.10, 0.01, 0.5], [0.30, 0.01, 0.5]])
+    >>> [round(end, 2) for end in quantiles(two, examples=10_000)]
+    [0.08, 0.32]
+    """
+    rate, error, weight = rates.double().unbind(dim=1)
+    deviation = (error.square() + rate * (1 - rate) / examples).sqrt().clamp(min=1e-6)
+    grid = torch.linspace(0, 1, 2001, dtype=torch.float64)
+    below = torch.special.ndtr((grid[:, None] - rate) / deviation) @ (weight / weight.sum())
+    low, high = (grid[int((below < share).sum().clamp(max=2000))].item() for share in (0.025, 0.975))
+    return low, high
 
 
 def bounds(disagreement: float, examples: int, accuracy: float, verified: int) -> tuple[float, float]:
@@ -122,6 +175,13 @@ def _verified(record: AuditRecord) -> tuple[dict[str, Any], list[str]]:
         "accuracy": accuracy,
         "memorised": agreement > wilson(accuracy, len(labels))[1],
     }
+    if not len(labels):
+        # As often as they differ from a given label, the predictions may be wrong, and no more often.
+        unknown = {**found, "set": "none", "accuracy": agreement, "count": len(record.noisy), "memorised": False}
+        return unknown, [
+            "No label is verified: the interval only says that the predictions err at most as often as they differ "
+            "from the given labels."
+        ]
     if test:
         return found, ["The errors of the predictions were measured on test examples."]
     return found, [

@@ -3,6 +3,7 @@
 A large column is mapped to a temporary file, so that it need not fit into memory.
 """
 
+import os
 import tempfile
 from collections.abc import Mapping
 from math import prod
@@ -172,6 +173,8 @@ def _empty(shape: tuple[int, ...], dtype: str, folder: Path | None) -> "np.ndarr
     if prod(shape) * np.dtype(dtype).itemsize < MAPPED_FROM:
         return np.empty(shape, dtype)
     with tempfile.TemporaryFile(dir=folder, prefix=".ledger-") as file:
+        if hasattr(os, "posix_fallocate"):  # a full disk is said now; later it would end the process by SIGBUS
+            os.posix_fallocate(file.fileno(), 0, prod(shape) * np.dtype(dtype).itemsize)
         return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from karat.audit.ledger import COLUMNS, Ledger
 from karat.errors import UserError
+from karat.files.checksums import refuse_changed
 from karat.files.tensors import packed, read_tensors, unpacked, write_tensors
 
 FORMAT = "karat ledger 1"
@@ -34,7 +35,9 @@ class AuditRecord:
 
     `verified_probabilities` are the final model's predictions of test examples, `verified_labels` their labels; both
     are empty where there is no test set. `transition[true, given]` and the `posterior` of the noisy examples by their
-    inputs and labels are the method's own, where it has them: then the ledger's probabilities are its own, too.
+    inputs and labels are the method's own, where it has them: then the ledger's probabilities are its own, too. `rates`
+    [hypothesis, 3] are the shares of wrong labels by the hypotheses that it averaged over, their standard errors and
+    their weights.
     """
 
     classes: tuple[str, ...]
@@ -47,6 +50,7 @@ class AuditRecord:
     method: str = ""
     transition: Tensor | None = None
     posterior: Tensor | None = None
+    rates: Tensor | None = None
 
 
 def save_record(record: AuditRecord, path: Path) -> None:
@@ -63,6 +67,8 @@ def save_record(record: AuditRecord, path: Path) -> None:
         tensors["transition"] = record.transition.float()
     if record.posterior is not None:
         tensors["posterior"] = record.posterior.float()
+    if record.rates is not None:
+        tensors["rates"] = record.rates.float()
     metadata = {"format": FORMAT, "classes": json.dumps(record.classes), "method": record.method}
     write_tensors(path, tensors, metadata)
 
@@ -74,6 +80,7 @@ def load_record(path: Path) -> AuditRecord:
             f"{path} is missing: {path.parent} is not the folder of a finished run, or an older version made it. "
             "Finish the run with --resume, or train again."
         )
+    refuse_changed(path.parent, path.name)
     tensors, metadata = read_tensors(path)
     if metadata.get("format") != FORMAT:
         raise UserError(f"{path} is not a ledger of this version of Karat: train again.")
@@ -89,6 +96,7 @@ def load_record(path: Path) -> AuditRecord:
         metadata.get("method", ""),
         tensors.get("transition"),
         tensors.get("posterior"),
+        tensors.get("rates"),
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from karat.audit.record import AuditRecord, load_record
-from karat.audit.run_audit import believe
-from karat.audit.tables import cleaned_labels
+from karat.audit.run_audit import believe, settings_used
+from karat.audit.tables import clean, cleaned_labels
 from karat.errors import UserError, choose, suggestion
 from karat.files.safe_csv import read_safe_csv, write_safe_csv
 
@@ -47,7 +47,8 @@ def apply_decisions(folder: Path, decisions: Path, out: Path | None = None, labe
     )
     undecided = given
     if use_cleaned:
-        cleaned = cleaned_labels(record, believe(record)[1])
+        believed = believe(record)[1]
+        cleaned = cleaned_labels(record, believed, clean(believed, settings_used(folder).error_rate))
         undecided = dict(zip(cleaned["index"].tolist(), cleaned["cleaned_label"].tolist(), strict=True))
     table = new_labels(record, verified, undecided)
     path = _target(folder if out is None else out)
@@ -57,7 +58,12 @@ def apply_decisions(folder: Path, decisions: Path, out: Path | None = None, labe
 
 
 def read_decisions(path: Path, record: AuditRecord) -> dict[int, str]:
-    """Return the verified label of each decided example by its place in the data; unsure ones are left out.
+    """Return the verified label of each decided example by its place in the data; unsure ones are left out."""
+    return {row: label for row, label in read_all_decisions(path, record).items() if label is not None}
+
+
+def read_all_decisions(path: Path, record: AuditRecord) -> dict[int, str | None]:
+    """Return the verified label of each decided example by its place in the data; None where somebody is unsure.
 
     The file has the columns `id` or `index`, `decision` and `label`, as the review page exports it. All mistakes are
     said at once: an unknown example, a label that is no class, two decisions that contradict each other.
@@ -71,14 +77,17 @@ def read_decisions(path: Path, record: AuditRecord) -> dict[int, str]:
     places = _places(record)
     by_name = {place.name: place for place in places.values()}
     problems: list[str] = []
-    verified: dict[int, str] = {}
+    verified: dict[int, str | None] = {}
     for number, row in enumerate(_records(table), start=1):
         try:
             place = _place(row, places, by_name)
             label = _label(row, place, record.classes)
             if label is None:
+                verified.setdefault(place.row, None)
                 continue
-            if verified.setdefault(place.row, label) != label:
+            if verified.get(place.row) is None:
+                verified[place.row] = label
+            if verified[place.row] != label:
                 raise UserError(f"'{place.name}' is decided twice, as '{verified[place.row]}' and as '{label}'")
         except UserError as error:
             problems.append(f"row {number}: {error}")

@@ -10,6 +10,10 @@ from karat.audit.beliefs import Beliefs
 from karat.audit.estimate import NoiseEstimate, wilson
 from karat.audit.record import AuditRecord
 
+NOTHING_VERIFIED = (
+    "No row is trusted: labels count as right more often than wrong in any one way, and nothing confirms what is said "
+    "of them; `karat suggest` names the first rows to verify."
+)
 FEW_TRUSTED = 5  # of a class
 FEW_EXAMPLES = 20  # of a class: fewer say nothing about its share of issues
 
@@ -27,7 +31,7 @@ def warnings_of(
         _overfitted(record),
         _classes_of_issues(record, believed),
         _unseen(record),
-        "The interval of the noise rate is wide: do not rely on the estimate alone."
+        "The interval of the noise rate is wide: verify a random sample, `karat sample` draws one."
         if estimate.high - estimate.low > 0.3
         else None,
     )
@@ -47,6 +51,8 @@ def _collapsed(metrics: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _few_trusted(record: AuditRecord) -> str | None:
     counts = torch.bincount(record.trusted.labels, minlength=len(record.classes))
+    if not counts.any():
+        return NOTHING_VERIFIED
     few = (counts < FEW_TRUSTED).nonzero().squeeze(1)
     if not len(few):
         return None

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from karat.audit.estimate import wilson
 from karat.report.svg import axes, element, frame, number, percent, plain, svg_picture, ticks
 
 Values = npt.NDArray[np.float64]
@@ -99,6 +100,37 @@ def scatter(
         dots = "".join(f"M{number(x(a))} {number(y(b))}h0" for a, b in kept.tolist())
         parts.append(element("path", class_=f"dots s{colour}", d=dots))
     legend = [(f"{name}", colour, False) for name, colour, _ in finite]
+    return Chart(title, svg_picture(title, *parts), explanation, legend)
+
+
+@dataclass(frozen=True)
+class ReliabilityPoint:
+    """Some labels: how many, the mean probability that they claim to be right with, the share that is right."""
+
+    count: int
+    claimed: float
+    right: float
+
+
+def reliability_chart(title: str, points: Sequence[ReliabilityPoint], explanation: str = "") -> Chart:
+    """Draw the share of right labels over the claimed one; a line through a dot is the 95% interval of its share."""
+    x, y = axes((-0.05, 1.05), (-0.05, 1.2))
+    fifths = [place / 5 for place in range(6)]
+    claim = "label quality: claimed probability that the label is right"
+    parts = [frame(x, y, claim, "really right", percent, percent, x_ticks=fifths)]
+    diagonal = f"M{number(x(0))} {number(y(0))}L{number(x(1))} {number(y(1))}"
+    parts.append(element("path", class_="line s3 dashed", d=diagonal))
+    total = sum(point.count for point in points)
+    for point in points:
+        low, high = wilson(point.right, point.count)
+        tip = f"{point.count:,} labels claim {point.claimed:.1%} and {point.right:.1%} of them are right"
+        path = f"M{number(x(point.claimed))} {number(y(low))}V{number(y(high))}"
+        place = {"cx": x(point.claimed), "cy": y(point.right), "r": 3 + 12 * math.sqrt(point.count / total)}
+        parts.append(element("path", class_="line s0", d=path))
+        parts.append(element("circle", element("title", tip), class_="f0", fill_opacity="0.55", **place))
+        middle = (min(int(10 * point.claimed), 9) + 0.5) / 10
+        parts.append(element("text", f"{point.count:,}", class_="tick middle", x=x(middle), y=y(1.13)))
+    legend = [("labels of one tenth of the scale; their number above", 0, False), ("keeps its word", 3, True)]
     return Chart(title, svg_picture(title, *parts), explanation, legend)
 
 

@@ -3,8 +3,10 @@
 import base64
 import hashlib
 import re
+import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unicodedata import category
@@ -14,15 +16,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from karat.errors import UserError
 from karat.files.atomic import replacing
-from karat.report import charts, sections, summary
+from karat.files.safe_csv import read_safe_csv
+from karat.report import REVIEW_ROWS, charts, sections, summary
 from karat.report.pictures import FeatureRows, Thumbnail, data_address
 from karat.report.plots import COLOURS
 from karat.report.review import review_table, script_safe, write_review
-from karat.report.run_files import RunFiles, read_run
+from karat.report.run_files import NUMBERS, RunFiles, read_run
 
-REVIEW_ROWS = 5_000
 GALLERY = 24
+FOLDED = 240  # characters of a text that are shown before the rest is asked for
 FILES = "report_files"
+SAMPLE_FILES = "sample_files"
 _HERE = Path(__file__).parent
 _JOINERS = "\u200c\u200d"  # invisible, but a part of Persian and Indian words and of emoji
 _SCRIPTS = ("page", "csv", "store", "rows", "grid", "chooser", "example", "review")  # in this order
@@ -45,20 +49,55 @@ def write_report(
     if review_rows < 0:
         raise UserError(f"--review-rows is {review_rows}: write how many rows to review, 0 for none.")
     run, others = read_run(folder), [read_run(other) for other in compare]
-    table = review_table(run.issues, review_rows)
-    new, old = folder / f".{FILES}.new", folder / FILES
+    table = review_table(run.issues, review_rows, run.suggested)
+    with _files(folder / FILES) as files:
+        review = write_review(files, table, run.classes, run.identity, thumbnail, features)
+        gallery = _gallery(run.issues, thumbnail, features)
+        page = _render(run, others, {**review, "folder": FILES, "blind": False}, gallery, skipped, notes)
+    return _write_page(folder / "report.html", page)
+
+
+def write_sample_page(folder: Path, thumbnail: Thumbnail | None = None, features: FeatureRows | None = None) -> Path:
+    """Write sample.html and sample_files/ from sample.csv: the review, blind to everything that is thought of a row."""
+    run, sample = read_run(folder), read_safe_csv(folder / "sample.csv")
+    nothing = dict.fromkeys(NUMBERS, float("nan"))
+    table = sample.assign(is_label_issue=False, suggested_label="", **nothing)
+    rows = hashlib.blake2b(script_safe(table["index"].tolist()).encode(), digest_size=6).hexdigest()
+    with _files(folder / SAMPLE_FILES) as files:
+        review = write_review(files, table, run.classes, f"{run.identity}:sample:{rows}", thumbnail, features)
+        style, script = _style(), _script()
+        page = (
+            _environment()
+            .get_template("sample.html")
+            .render(
+                run=run,
+                style=style,
+                script=script,
+                policy=content_policy(style, script),
+                review_json=script_safe({**review, "folder": SAMPLE_FILES, "blind": True}),
+                reviewed=review["count"],
+                command=f"karat estimate {shlex.quote(str(folder))} decisions.csv",
+            )
+        )
+    return _write_page(folder / "sample.html", page)
+
+
+@contextmanager
+def _files(folder: Path) -> Iterator[Path]:
+    """Give a folder for the files beside a page; it takes the place of an earlier one when all of them are written."""
+    new = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
     try:
-        review = write_review(new, table, run.classes, run.identity, thumbnail, features)
-        gallery = _gallery(run.issues, thumbnail, features)
-        page = _render(run, others, review, gallery, skipped, notes)
-        if old.exists():
-            shutil.rmtree(old)
-        new.rename(old)
+        yield new
+        if folder.exists():
+            shutil.rmtree(folder)
+        new.rename(folder)
     finally:
         shutil.rmtree(new, ignore_errors=True)
-    path = folder / "report.html"
+
+
+def _write_page(path: Path, page: str) -> Path:
     with replacing(path) as temporary:
         temporary.write_bytes(page.encode("utf-8", "xmlcharrefreplace"))  # a file name may hold a lone surrogate
     return path
@@ -69,13 +108,15 @@ def _gallery(issues: pd.DataFrame, thumbnail: Thumbnail | None, features: Featur
     top = issues[issues["is_label_issue"]].head(GALLERY)
     rows = top["index"].tolist()
     pictures = [data_address(image) for image in thumbnail(rows)] if thumbnail is not None and rows else None
+    texts = features is not None and features.texts
     values = features.shown(rows) if thumbnail is None and features is not None and rows else None
     return [
         {
             **{name: getattr(row, name) for name in ("id", "given_label", "suggested_label", "label_quality")},
             "picture": pictures[place] if pictures else None,
+            "text": values[place][0] if values and texts else None,
             "values": list(zip(map(str, features.names), values[place], strict=False))[:4]
-            if values and features is not None
+            if values and features is not None and not texts
             else [],
         }
         for place, row in enumerate(top.itertuples())
@@ -107,6 +148,7 @@ def _render(
             step=summary.next_step(run, review["count"]),
             warnings=[*summary.warnings(run), *notes],
             matrix=sections.noise_matrix(run),
+            reliability=sections.label_reliability(run),
             confusions=sections.confusions(run),
             classes=sections.class_table(run),
             weights=sections.weight_charts(run),
@@ -114,6 +156,7 @@ def _render(
             curves=sections.curves(run, others),
             others=_comparison(run, others),
             gallery=gallery,
+            folded=FOLDED,
             skipped=skipped,
             settings=summary.settings(run),
             cost=summary.cost(run),
@@ -169,7 +212,7 @@ def _comparison(run: RunFiles, others: Sequence[RunFiles]) -> list[dict[str, Any
 
 def check_assets() -> None:
     """Fail where a file of the page was not installed."""
-    _style(), _script(), _environment().get_template("report.html")
+    _style(), _script(), _environment().get_template("report.html"), _environment().get_template("sample.html")
 
 
 def _style() -> str:

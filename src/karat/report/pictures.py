@@ -20,18 +20,24 @@ LARGEST = 160  # pixels; a sheet of such photographs has about 600 kB
 LOSSLESS = 64  # images up to this size are PNG: JPEG would blur what little there is
 SHOWN_COLUMNS = 30  # of a feature row
 LONGEST = 2_000  # characters of a cell
+LONGEST_TEXT = 20_000  # of a text, which is there to be read
 
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """What a table says about its rows: the names of all columns, and the cells of rows, by `index`, in the first."""
+    """What a table says about its rows: the names of all columns, and the cells of rows, by `index`, in the first.
+
+    `texts`: the one column holds texts, which are shown as such.
+    """
 
     names: Sequence[str]
     cells: Callable[[Sequence[int], int], Sequence[Sequence[str]]]
+    texts: bool = False
 
     def shown(self, rows: Sequence[int]) -> list[list[str]]:
         """Return the first columns of these rows; cells that would fill the page are cut off."""
-        return [[cut(cell) for cell in row] for row in self.cells(rows, SHOWN_COLUMNS)]
+        longest = LONGEST_TEXT if self.texts else LONGEST
+        return [[cut(cell, longest) for cell in row] for row in self.cells(rows, SHOWN_COLUMNS)]
 
 
 @dataclass(frozen=True)
@@ -43,13 +49,13 @@ class Sheets:
     height: int
 
 
-def cut(cell: str) -> str:
+def cut(cell: str, longest: int = LONGEST) -> str:
     """Return a cell as it is, or its beginning and its length where it is too long to be looked at.
 
     >>> cut("1234567"), cut("007"), cut("x" * 10_000)[-25:]
     ('1234567', '007', 'xxx … (10,000 characters)')
     """
-    return cell if len(cell) <= LONGEST else f"{cell[:LONGEST]} … ({len(cell):,} characters)"
+    return cell if len(cell) <= longest else f"{cell[:longest]} … ({len(cell):,} characters)"
 
 
 def write_sheets(folder: Path, rows: Sequence[int], thumbnail: Thumbnail) -> Sheets:

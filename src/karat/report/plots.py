@@ -7,6 +7,9 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from karat.audit.estimate import wilson
+from karat.audit.reliability import Reliability
+from karat.errors import UserError
 from karat.files.atomic import replacing
 
 Records = Sequence[Mapping[str, Any]]
@@ -63,6 +66,37 @@ def suspicious_gallery(
         axes.set_title(f"{old} → {new}", fontsize=10, parse_math=False)
         axes.set_axis_off()
     return figure
+
+
+def reliability_curve(found: Reliability) -> Figure:
+    """Draw how often labels are right over how often they claim it; the area of a dot is the number of labels."""
+    figure, axes = new_figure(
+        "Does label quality keep its word?", over="label quality: the claim that a label is right"
+    )
+    axes.plot([0, 1], [0, 1], color=COLOURS[3], linestyle="--", linewidth=1.2, label="as often right as claimed")
+    for one in found.bins:
+        low, high = wilson(one.right, one.count)
+        size = 5 + 28 * (one.count / found.count) ** 0.5
+        axes.plot([one.claimed] * 2, [low, high], color=CLEAN, linewidth=1.4)
+        axes.plot(one.claimed, one.right, "o", color=CLEAN, markersize=size, alpha=0.55, markeredgewidth=0)
+        axes.annotate(f"{one.count:,}", ((one.low + one.high) / 2, 1.13), fontsize=9, ha="center")
+    axes.annotate("labels", (-0.05, 1.13), fontsize=9, ha="center")
+    axes.plot([], [], "o-", color=CLEAN, label="labels of one tenth of the scale, with the 95% interval of chance")
+    axes.set_xticks([tenth / 10 for tenth in range(11)])
+    axes.set_yticks([fifth / 5 for fifth in range(6)])
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_xlim(-0.1, 1.06)
+    axes.set_ylim(-0.08, 1.2)
+    axes.set_ylabel("labels that are really right")
+    figure.legend(loc="outside lower center", frameon=False, ncols=2, fontsize=9)
+    return figure
+
+
+def save_reliability_figure(found: Reliability | None, path: Path) -> None:
+    """Draw the reliability curve of an audit, where the truth is known."""
+    if found is None:
+        raise UserError("Nobody knows the true labels of this run, so there is nothing to draw: leave --figure out.")
+    save_figure(reliability_curve(found), path)
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -16,10 +16,16 @@ VALUES_A_FILE = 250
 DOUBTFUL = 0.5  # a label of lower quality is worth a look even where another one is not suggested
 
 
-def review_table(issues: pd.DataFrame, limit: int) -> pd.DataFrame:
-    """Return the label issues and the rows of low quality, the most suspicious first, up to the limit."""
-    doubtful = issues["is_label_issue"] | (issues["label_quality"] < DOUBTFUL)
-    return issues[doubtful].head(limit)
+def review_table(issues: pd.DataFrame, limit: int, first: Sequence[int] = ()) -> pd.DataFrame:
+    """Return the label issues and the rows of low quality, the most suspicious first, up to the limit.
+
+    Before them come the rows whose `index` is in `first`, in that order, as `karat suggest` names them.
+    """
+    asked = issues["index"].isin(first)
+    place = {index: number for number, index in enumerate(first)}
+    doubtful = (issues["is_label_issue"] | (issues["label_quality"] < DOUBTFUL)) & ~asked
+    suggested = issues[asked].sort_values("index", key=lambda indices: indices.map(place))
+    return pd.concat([suggested, issues[doubtful]]).head(limit)
 
 
 def script_safe(values: Any) -> str:
@@ -77,7 +83,7 @@ def _write_values(folder: Path, rows: Sequence[int], features: FeatureRows) -> d
         number = start // VALUES_A_FILE
         write_text(folder / f"values-{number:04d}.js", f"karatValues({number},{script_safe(part)});\n")
     names = [str(name) for name in features.names]
-    return {"names": names[:SHOWN_COLUMNS], "all": len(names), "rows": VALUES_A_FILE}
+    return {"names": names[:SHOWN_COLUMNS], "all": len(names), "rows": VALUES_A_FILE, "texts": features.texts}
 
 
 def _rounded(column: pd.Series) -> list[float | None]:

@@ -2,18 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from karat.errors import UserError
+from karat.files.checksums import warn_of_changed
 from karat.files.json_files import read_json
 from karat.files.metrics_log import read_metrics
 from karat.files.safe_csv import read_safe_csv
+from karat.files.yaml_files import read_yaml
 
 NUMBERS = ("label_quality", "suggestion_confidence", "mean_weight", "mean_label_trust", "mean_loss")
 
@@ -32,7 +33,9 @@ class RunFiles:
     environment: Mapping[str, Any]
     schema: Mapping[str, Any]
     plan: Mapping[str, Any]
-    actions: Mapping[str, int]
+    reliability: Mapping[str, Any]
+    sample: Mapping[str, Any]
+    suggested: Sequence[int] = ()
 
     @property
     def name(self) -> str:
@@ -70,9 +73,16 @@ def check_finished(folder: Path) -> None:
         )
 
 
+_TEXTS = (
+    *("config.yaml", "plan.json", "schema.json", "environment.json", "noise.json", "metrics.jsonl", "results.json"),
+    "noisy_labels.csv",
+)
+
+
 def read_run(folder: Path) -> RunFiles:
     """Read the folder of a finished run."""
     check_finished(folder)
+    warn_of_changed(folder, *_TEXTS)
     return RunFiles(
         folder,
         config=_read_yaml(folder / "config.yaml"),
@@ -84,15 +94,14 @@ def read_run(folder: Path) -> RunFiles:
         environment=_read_json(folder / "environment.json"),
         schema=_read_json(folder / "schema.json"),
         plan=_read_json(folder / "plan.json"),
-        actions=_read_actions(folder / "cleaned_labels.csv"),
+        reliability=_read_json(folder / "reliability.json"),
+        sample=_read_json(folder / "sample_estimate.json"),
+        suggested=_read_suggested(folder / "suggestions.csv"),
     )
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({' '.join(str(error).split())}): restore it from a copy.") from error
+    values = read_yaml(path)
     return values if isinstance(values, dict) else {}
 
 
@@ -108,6 +117,8 @@ def _read_issues(path: Path) -> pd.DataFrame:
     missing = [name for name in ("index", "given_label", "predicted_label") if name not in table]
     if missing:
         raise UserError(f"{path} has no column {', '.join(missing)}: make it again with `karat audit {path.parent}`.")
+    if table["index"].isna().any():
+        raise UserError(f"{path} has rows without an index: make it again with `karat audit {path.parent}`.")
     if "id" not in table:
         table["id"] = table["index"].astype(str)
     if "is_label_issue" not in table:
@@ -120,10 +131,7 @@ def _read_issues(path: Path) -> pd.DataFrame:
     return table
 
 
-def _read_actions(path: Path) -> dict[str, int]:
-    if not path.exists():
-        return {}
-    table = read_safe_csv(path)
-    return (
-        {str(name): int(count) for name, count in table["action"].value_counts().items()} if "action" in table else {}
-    )
+def _read_suggested(path: Path) -> list[int]:
+    """Read which rows `karat suggest` named, the first to verify first."""
+    table = read_safe_csv(path) if path.exists() else pd.DataFrame()
+    return [int(index) for index in table["index"]] if "index" in table else []

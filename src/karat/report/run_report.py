@@ -8,11 +8,10 @@ import torch
 
 from karat.data.task import NoisyTask
 from karat.errors import UserError
-from karat.report import REVIEW_ROWS, FeatureRows, write_report
-from karat.report.pictures import Array
+from karat.report import REVIEW_ROWS
+from karat.report.page import write_report, write_sample_page
+from karat.report.pictures import Array, FeatureRows, Thumbnail
 from karat.report.run_files import check_finished
-
-__all__ = ["REVIEW_ROWS", "report_after_training", "report_run", "task_report"]
 
 logger = logging.getLogger("karat")
 
@@ -31,6 +30,14 @@ def report_run(
     return task_report(load_task(), folder, review_rows, compare)
 
 
+def sample_page_of_run(folder: Path, load_task: Callable[[], NoisyTask] | None) -> Path:
+    """Write the page on which the sample of a run is decided; without a way to load its examples it has no pictures."""
+    check_finished(folder)
+    if load_task is None:
+        return write_sample_page(folder)
+    return write_sample_page(folder, *_shown(load_task()))
+
+
 def report_after_training(task: NoisyTask, folder: Path) -> None:
     """Write the report of a run that has just finished; whatever hinders it must not spoil the run."""
     try:
@@ -41,16 +48,24 @@ def report_after_training(task: NoisyTask, folder: Path) -> None:
 
 def task_report(task: NoisyTask, folder: Path, review_rows: int = REVIEW_ROWS, compare: Sequence[Path] = ()) -> Path:
     """Write the report of a finished run whose examples are at hand."""
-    cells = task.dataset.cells
-    examples = _Examples(task)
+    thumbnail, features = _shown(task)
     return write_report(
         folder,
-        thumbnail=None if task.dataset.modality.pictures is None else examples.pictures,
-        features=None if cells is None else FeatureRows(cells.names, examples.cells),
+        thumbnail=thumbnail,
+        features=features,
         review_rows=review_rows,
         compare=compare,
         skipped=task.dataset.skipped,
         notes=task.dataset.notes,
+    )
+
+
+def _shown(task: NoisyTask) -> tuple[Thumbnail | None, FeatureRows | None]:
+    """Return how the examples of a task are shown: as pictures, by the user's cells, or both."""
+    cells, examples = task.dataset.cells, _Examples(task)
+    return (
+        None if task.dataset.modality.pictures is None else examples.pictures,
+        None if cells is None else FeatureRows(cells.names, examples.cells, cells.are_texts),
     )
 
 

@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from karat.report.charts import Chart, Line, heat_map, histogram, line_chart, scatter, series
+from karat.report.charts import (
+    Chart,
+    Line,
+    ReliabilityPoint,
+    heat_map,
+    histogram,
+    line_chart,
+    reliability_chart,
+    scatter,
+    series,
+)
 from karat.report.plots import COLOURS
 from karat.report.run_files import RunFiles
 
@@ -51,6 +61,27 @@ def noise_matrix(run: RunFiles) -> Chart | None:
     source = "Estimated" if estimated else "Realised, as the noise was drawn here"
     explanation = f"{source}. A row says what becomes of a true class, in percent; orange cells are mistakes."
     return heat_map("Which class is mistaken for which", found[0], found[1], explanation)
+
+
+def label_reliability(run: RunFiles) -> Chart | None:
+    """Draw how often labels are right against how often they claim it; None where nobody knows the truth."""
+    found = run.reliability
+    if not found:
+        return None
+    changed = found.get("changed_errors")
+    promised = (run.estimate.get("changes") or {}).get("error_rate")
+    cleaned = (
+        ""
+        if changed is None or promised is None
+        else (f" Of the changed labels {changed:.1%} are wrong; at most {promised:.1%} was asked for.")
+    )
+    return reliability_chart(
+        "Does label quality keep its word?",
+        [ReliabilityPoint(**{name: one[name] for name in ("count", "claimed", "right")}) for one in found["bins"]],
+        f"The truth is known here. A dot is a tenth of the scale, and its area the number of labels; on the line they "
+        f"are right as often as they claim. Expected calibration error {found['calibration_error']:.3f}, Brier score "
+        f"{found['brier']:.3f}, log score {found['log_score']:.3f}.{cleaned}",
+    )
 
 
 def confusions(run: RunFiles, count: int = 20) -> list[dict[str, Any]]:

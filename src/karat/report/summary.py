@@ -45,11 +45,31 @@ def key_numbers(run: RunFiles) -> list[KeyNumber]:
     numbers += _noise_number(run)
     total, found = len(run.issues), int(run.issues["is_label_issue"].sum())
     numbers.append(KeyNumber("Label issues", f"{found:,}", f"of {total:,} noisy labels"))
-    changed, dropped = run.actions.get("changed", 0), run.actions.get("dropped", 0)
-    if run.actions:
-        note = f"labels changed, {dropped:,} dropped" if dropped else "labels changed, none dropped"
-        numbers.append(KeyNumber("Cleaned", f"{changed:,}", note))
+    changes = run.estimate.get("changes")
+    if changes:
+        promise = "promised" if changes["promised"] else "claimed, not promised"
+        wrong = f", {changes['claimed_errors']:.1%} of them wrong ({promise})" if changes["changed"] else ""
+        note = f"labels changed{wrong}; {changes['review']:,} left for review"
+        numbers.append(KeyNumber("Cleaned", f"{changes['changed']:,}", note))
+    return numbers + _sample_numbers(run)
+
+
+def _sample_numbers(run: RunFiles) -> list[KeyNumber]:
+    """Return what a random sample said, where one was decided."""
+    if not run.sample:
+        return []
+    note = f"wrong, by {run.sample['sampled']:,} random rows; 95% interval {_interval(run.sample['wrong'])}"
+    numbers = [KeyNumber("Verified noise rate", f"{run.sample['wrong']['value']:.1%}", note)]
+    after = run.sample.get("right_after")
+    if after:
+        before = run.sample["right_before"]
+        note = f"right after cleaning ({_interval(after)}); before {before['value']:.1%} ({_interval(before)})"
+        numbers.append(KeyNumber("Verified labels", f"{after['value']:.1%}", note))
     return numbers
+
+
+def _interval(share: Mapping[str, float]) -> str:
+    return f"{share['low']:.1%} to {share['high']:.1%}"
 
 
 def next_step(run: RunFiles, reviewed: int) -> NextStep:

@@ -7,6 +7,8 @@ const MEASURES = [
   ["loss", "Mean loss", (value) => value.toFixed(2)],
 ];
 
+const FOLDED = 1500; // characters
+
 // Keys of the first ten labels: their own digits where labels are digits, else 1 to 9 and 0.
 function labelKeys() {
   if (data.classes.length > 10) return [];
@@ -34,6 +36,26 @@ function createExample(onLabel) {
     box.append(chip);
     return chip;
   });
+
+  // Lines stay lines here; a long text is folded until somebody asks for the rest.
+  function showText(position) {
+    const box = make("div", "long-text");
+    box.dir = "auto";
+    byId("values").replaceChildren(box);
+    byId("values").scrollTop = 0;
+    loadValues(position).then((row) => {
+      const text = (row[0] || "").split(/\r?\n/).map((line) => line && readable(line)).join("\n");
+      box.textContent = text.length > FOLDED ? text.slice(0, FOLDED) + "…" : text;
+      if (text.length <= FOLDED) return;
+      const more = make("button", "quiet", `Show all ${text.length.toLocaleString("en")} characters`);
+      more.type = "button";
+      more.addEventListener("click", () => {
+        box.textContent = text;
+        more.remove();
+      });
+      byId("values").append(more);
+    }, (error) => byId("values").replaceChildren(make("p", "note", error.message)));
+  }
 
   function showValues(position) {
     const table = make("table", "plain"), body = make("tbody");
@@ -85,6 +107,6 @@ function createExample(onLabel) {
       showSprite(picture, position);
       picture.setAttribute("aria-label", `Picture of ${readable(rows.id[position])}, given label ${readable(given)}`);
     }
-    if (data.values) showValues(position);
+    if (data.values) (data.values.texts ? showText : showValues)(position);
   };
 }

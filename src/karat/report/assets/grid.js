@@ -22,7 +22,8 @@ function createGrid(onPick) {
   function fill(tile, place) {
     const position = shown[place], status = statusOf(position);
     const target = rows.suggested[position] >= 0 ? label(rows.suggested[position]) : "?";
-    const text = `\u2068${readable(label(rows.given[position]))}\u2069 → \u2068${readable(target)}\u2069`;
+    const given = `\u2068${readable(label(rows.given[position]))}\u2069`;
+    const text = data.blind ? given : `${given} → \u2068${readable(target)}\u2069`;
     tile.hidden = false;
     tile.id = "tile-" + position;
     tile.dataset.place = place;
@@ -36,6 +37,11 @@ function createGrid(onPick) {
     const words = tile.querySelector(".text");
     if (words.textContent !== text) words.textContent = text;
     tile.lastChild.textContent = STATUS[status] || (withPicture ? "" : readable(rows.id[position]));
+    if (data.values?.texts && !STATUS[status]) {
+      loadValues(position).then((row) => {
+        if (tile.id === "tile-" + position) tile.lastChild.textContent = readable((row[0] || "").slice(0, 80));
+      }, () => {}); // the example itself says what is missing
+    }
   }
 
   function render() {

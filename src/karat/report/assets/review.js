@@ -1,5 +1,6 @@
 // The review: filters, keys, progress, undo, export and import.
 let list = []; // positions that the filters let through, in order of suspicion
+let matches = null; // positions that were searched for
 let place = 0; // of the current example in the list
 let keysOn = storage.get("karat-keys") !== "off";
 const number = (value) => value.toLocaleString("en");
@@ -13,6 +14,7 @@ function refilter() {
   const pair = byId("filter-pair").value, status = byId("filter-status").value;
   list = [];
   for (let position = 0; position < rows.id.length; position++) {
+    if (matches && !matches.has(position)) continue;
     if ((!pair || pairOf(position) === pair) && (!status || statusOf(position) === status)) list.push(position);
   }
 }
@@ -165,6 +167,7 @@ async function startReview() {
   grid = createGrid((picked) => move(picked - place));
   showExample = createExample(enterLabel);
   openChooser = createChooser(enterLabel);
+  for (const node of document.querySelectorAll("[data-suggests]")) node.hidden = data.blind;
   fillPairs();
   refilter();
   place = Math.max(0, list.findIndex((position) => statusOf(position) === "open"));
@@ -176,6 +179,21 @@ async function startReview() {
       render();
     });
   }
+  byId("search-box").hidden = !data.values;
+  let latest = 0, pause;
+  byId("search").addEventListener("input", () => {
+    clearTimeout(pause);
+    pause = setTimeout(async () => {
+      const own = ++latest, words = byId("search").value.trim();
+      const found = words ? await search(words).catch(() => null) : null;
+      if (own !== latest) return; // somebody typed on
+      matches = found;
+      refilter();
+      place = 0;
+      announce(matches ? `${number(list.length)} examples found` : "All examples");
+      render();
+    }, 150);
+  });
   for (const button of document.querySelectorAll("[data-decision]")) {
     button.addEventListener("click", () => act(button.dataset.decision));
   }

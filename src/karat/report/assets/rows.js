@@ -12,9 +12,9 @@ window.karatValues = (number, part) => values.set(number, part);
 function loadScript(file) {
   return new Promise((resolve, reject) => {
     const script = document.createElement("script");
-    script.src = "report_files/" + file;
+    script.src = `${data.folder}/${file}`;
     script.onload = resolve;
-    script.onerror = () => reject(new Error(`report_files/${file} is missing: keep the folder beside report.html.`));
+    script.onerror = () => reject(new Error(`${data.folder}/${file} is missing: keep the folder beside this page.`));
     document.head.append(script);
   });
 }
@@ -29,6 +29,16 @@ function loadValues(position) {
   return waiting.get(number).then(() => (values.get(number) || [])[position % data.values.rows] || []);
 }
 
+// Returns the positions whose cells or id have the words in them.
+async function search(words) {
+  const wanted = words.toLowerCase(), found = new Set();
+  for (let position = 0; position < rows.id.length; position++) {
+    const cells = await loadValues(position);
+    if ([rows.id[position], ...cells].some((cell) => cell.toLowerCase().includes(wanted))) found.add(position);
+  }
+  return found;
+}
+
 const label = (number) => (number < 0 ? "" : data.classes[number]);
 const statusOf = (position) => decisions.get(rows.index[position])?.decision || "open";
 
@@ -39,7 +49,7 @@ function showSprite(node, position) {
   const fullWidth = 10 * (width + 2), fullHeight = 10 * (height + 2);
   const x = (100 * (across * (width + 2) + 1)) / (fullWidth - width);
   const y = (100 * (down * (height + 2) + 1)) / (fullHeight - height);
-  node.style.backgroundImage = `url("report_files/${files[Math.floor(position / 100)]}")`;
+  node.style.backgroundImage = `url("${data.folder}/${files[Math.floor(position / 100)]}")`;
   node.style.backgroundSize = `${(100 * fullWidth) / width}% ${(100 * fullHeight) / height}%`;
   node.style.backgroundPosition = `${x}% ${y}%`;
   node.style.aspectRatio = `${width} / ${height}`;
@@ -53,5 +63,5 @@ function preload(position) {
   const file = data.sheets.files[Math.floor(position / 100)];
   if (!file || ahead.has(file)) return;
   ahead.add(file);
-  new Image().src = "report_files/" + file;
+  new Image().src = `${data.folder}/${file}`;
 }

@@ -5,8 +5,9 @@ import itertools
 import pytest
 import torch
 
-from karat.data.augmentation import AugmentationSettings, Cutout
+from karat.data.augmentation import Cutout
 from karat.data.modality import modality_of
+from karat.data.settings import AugmentationSettings
 from karat.errors import UserError
 
 SHAPES = [(1, 8, 8), (1, 12, 12), (3, 32, 32), (3, 20, 28), (2, 16, 16)]
@@ -66,14 +67,30 @@ def test_nothing_is_mirrored_unless_it_may_be():
 
 
 def test_crops_shift_by_a_share_of_each_side():
-    """An eighth of 8x32 is 1 row and 4 columns: the bright pixel stays within that, and reaches it."""
+    """A sixteenth of 8x32 is half a row, which counts as one, and 2 columns: no bright pixel goes further."""
     images = torch.full((400, 1, 8, 32), -1.0)
     images[:, 0, 4, 16] = 1
     views = make_augmentation((1, 8, 32), False, AugmentationSettings()).weak(images, torch.Generator().manual_seed(0))
     _, _, row, column = (views > 0.9).nonzero().unbind(dim=1)
     assert len(row) == 400
     assert (row.min(), row.max()) == (3, 5)
-    assert (column.min(), column.max()) == (12, 20)
+    assert (column.min(), column.max()) == (14, 18)
+
+
+def test_who_says_which_are_mirrored_decides_it():
+    """Mirroring and shifting are one gather: without shifts, exactly those that are named are flipped."""
+    batch, named = images((1, 8, 8)), torch.arange(8) % 3 == 0
+    views = make_augmentation((1, 8, 8), True, AugmentationSettings(crop=0.0)).weak(batch, torch.Generator(), named)
+    assert torch.equal(views[named], batch[named].flip(3))
+    assert torch.equal(views[~named], batch[~named])
+
+
+def test_what_is_shifted_out_is_seen_again_inside():
+    """Shifts of at most 1 of the columns 0 to 7: each view is those columns, 1 0 … 6 or 1 … 7 6."""
+    batch = (torch.arange(8.0) / 8).expand(200, 1, 8, 8)
+    views = make_augmentation((1, 8, 8), False, AugmentationSettings()).weak(batch, torch.Generator().manual_seed(0))
+    found = {tuple(row.tolist()) for row in (views[:, 0, 0] * 8).round().int()}
+    assert found == {tuple(range(8)), (1, *range(7)), (*range(1, 8), 6)}
 
 
 def test_cutout_hides_a_square_that_may_reach_over_the_border():
@@ -119,5 +136,6 @@ def test_tiny_images(shape):
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):  # each draws two operations
         assert augmentation.strong(images(shape), generator).shape == (8, *shape)
+    assert augmentation.weak(images(shape), generator).shape == (8, *shape)
     with pytest.raises(UserError, match="for images of 3 pixels and more, these are"):
         make_augmentation(shape, True, AugmentationSettings(policy="autoaugment"))

@@ -66,7 +66,7 @@ def test_noise_does_not_come_on_top():
 
 @pytest.mark.parametrize(
     ("columns", "trusted", "others"),
-    [("label,trusted", "true", "false"), ("cleaned_label,action", "trusted", "dropped")],
+    [("label,trusted", "true", "false"), ("cleaned_label,action", "trusted", "review")],
 )
 def test_a_task_takes_its_labels_from_the_file(tmp_path, columns, trusted, others):
     """Three rows get one trusted label of each class, row 5 is left out."""

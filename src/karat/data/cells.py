@@ -14,7 +14,7 @@ from karat.data.readers import Array
 class Cells:
     """What the user wrote: a frame or an array of vectors as it came, and the place of each of its rows in the data.
 
-    The places are in ascending order.
+    The places are in ascending order. `are_texts`: the one column holds texts to read.
 
     >>> cells = Cells(pd.DataFrame({"code": ["007", "1e5"], "size": [0.1, None]}), np.array([3, 8]))
     >>> cells.names, cells.text([8, 3])
@@ -23,6 +23,7 @@ class Cells:
 
     values: pd.DataFrame | Array
     places: Array
+    are_texts: bool = False
 
     @property
     def names(self) -> list[str]:

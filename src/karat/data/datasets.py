@@ -12,7 +12,7 @@ from karat.data.benchmarks.food101n import food101n
 from karat.data.benchmarks.imagenet import imagenet
 from karat.data.benchmarks.webvision import webvision, webvision_mini
 from karat.data.examples import Dataset, Request
-from karat.data.settings import DataSettings, changed_settings
+from karat.data.settings import DRAWN_PER_CLASS, DataSettings, changed_settings
 from karat.data.sources.assemble import assemble
 from karat.data.sources.folders import read_folder
 from karat.data.sources.hugging_face import is_hugging_face, read_hugging_face
@@ -40,17 +40,18 @@ SIZED = ("imagenet", "webvision", "webvision_mini", "clothing1m", "food101n")  #
 _KIND = "dataset (or file or folder of your own)"
 DOWNLOADABLE = ("cifar10", "cifar100")
 _IMAGES = ("image_size", "on_bad_image", "trusted", "test")
+_TEXTS = ("encoder", "download")
 # The settings that not all data read, and which do.
 READ_BY: Mapping[str, tuple[str, ...]] = {
-    "tables": (*_IMAGES, "label_column", "path_column", "id_column", "features", "missing"),
-    "folders of images": _IMAGES,
+    "tables": (*_IMAGES, *_TEXTS, "label_column", "path_column", "text_column", "id_column", "features", "missing"),
+    "folders": (*_IMAGES, *_TEXTS),
     **dict.fromkeys(SIZED, ("image_size",)),
     **dict.fromkeys(DOWNLOADABLE, ("download",)),
 }
 _OWN_KINDS: dict[Callable[[DataSettings], Rows], str] = {
     read_tables: "tables",
     read_hugging_face: "tables",
-    read_folder: "folders of images",
+    read_folder: "folders",
 }
 
 
@@ -61,7 +62,7 @@ def load_dataset(
     limit: int | None = None,
     *,
     image_size: int | None = None,
-    trusted_per_class: int = 10,
+    trusted_per_class: int = DRAWN_PER_CLASS,
     download: bool = False,
 ) -> Dataset:
     """Load a dataset by its name, or own data; keep at most `limit` train examples, class-balanced.
@@ -86,7 +87,8 @@ def load_data(data: DataSettings, seed: int = 0) -> Dataset:
         return assemble(source(data), data, seed)
     load = choose(_KIND, data.name, DATASETS)
     _refuse_unread(data, data.name)
-    dataset = load(Request(data.name, data.path, data.image_size, data.trusted_per_class, data.download))
+    drawn = data.drawn_per_class(curated=True)
+    dataset = load(Request(data.name, data.path, data.image_size, drawn, data.download))
     return dataset if data.limit is None else _limited(dataset, data.limit, seed)
 
 
@@ -102,12 +104,12 @@ def own_source(data: DataSettings) -> Callable[[DataSettings], Rows] | None:
         if path.exists() or "/" in data.name or path.suffix:
             there = f"{path} is not a file of data" if path.exists() else f"There is no file or folder {path}"
             raise UserError(
-                f"{there}: give a folder of images, a table ({', '.join(TABLE_ENDINGS)}), an .npz file, or the name of "
-                "a dataset (docs/datasets.md)."
+                f"{there}: give a folder of images or texts, a table ({', '.join(TABLE_ENDINGS)}), an .npz, or the "
+                "name of a dataset (docs/datasets.md)."
             )
         return None
     if data.path is not None and not is_hugging_face(path):
-        raise UserError(f"{path} is a folder of images itself: leave data.path out.")
+        raise UserError(f"{path} is a folder of data itself: leave data.path out.")
     return read_hugging_face if is_hugging_face(path) else read_folder
 
 

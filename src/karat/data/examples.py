@@ -14,6 +14,7 @@ from karat.data.modality import IMAGES, Modality, modality_of
 from karat.data.noise.labels import check_labels
 from karat.data.readers import Array
 from karat.data.schema import Schema, array_schema
+from karat.data.settings import DRAWN_PER_CLASS
 from karat.errors import UserError
 from karat.noise_matrix import ClassMap
 
@@ -83,7 +84,7 @@ class Dataset:
     @property
     def modality(self) -> Modality:
         """Return what kind of thing one input is."""
-        return modality_of(tuple(self.train.inputs.shape[1:]))
+        return modality_of(tuple(self.train.inputs.shape[1:])) if self.schema is None else self.schema.modality
 
     def names_of(self, rows: Tensor) -> tuple[str, ...]:
         """Return what the user calls the train examples at these places of the data: a name, or else the place."""
@@ -99,7 +100,7 @@ class Request:
     name: str
     folder: Path | None = None
     image_size: int | None = None
-    trusted_per_class: int = 10
+    trusted_per_class: int = DRAWN_PER_CLASS
     download: bool = False
 
     def root(self, content: str) -> Path:

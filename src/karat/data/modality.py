@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from karat.data.augmentation import AugmentationSettings, ImageAugmentation, VectorAugmentation
+from karat.data.augmentation import ImageAugmentation, VectorAugmentation
 from karat.data.readers import Array
+from karat.data.settings import AugmentationSettings
 from karat.errors import UserError
 
 
@@ -53,7 +54,8 @@ def pictures_of(images: Tensor) -> list[Array]:
 
 IMAGES = Modality("images", 3, image_views, pictures_of, torch.channels_last)
 VECTORS = Modality("vectors", 1, vector_views, None, torch.contiguous_format)
-MODALITIES = (IMAGES, VECTORS)
+TEXTS = Modality("texts", 1, vector_views, None, torch.contiguous_format)  # vectors, as an encoder makes them
+MODALITIES = (IMAGES, VECTORS)  # by their shapes
 
 
 def modality_of(shape: tuple[int, ...]) -> Modality:

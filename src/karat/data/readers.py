@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from karat.errors import UserError, choose
+from karat.files.memory_need import refuse_large_archive
 from karat.files.required import require
 
 Array = NDArray[Any]
@@ -20,8 +21,13 @@ def read_npz(path: Path) -> dict[str, Array]:
     """Read every array of an .npz file."""
     require(path, "check the path, or write the file with numpy.savez")
     try:
+        refuse_large_archive(path)
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
+    except UserError:
+        raise
+    except MemoryError as error:
+        raise UserError(f"{path} says that its arrays are larger than the memory ({error}): check the file.") from error
     # AttributeError, TypeError: an .npy file under the wrong name loads as a bare array.
     except (*UNREADABLE, AttributeError, TypeError) as error:
         raise UserError(

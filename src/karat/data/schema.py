@@ -1,7 +1,7 @@
 """How a user's rows become inputs, as plain values: what a run must remember to read new data in the same way."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ from torch import Tensor
 
 from karat.data.arrays import check_inputs, is_signed, mean_and_scale, scale_images, standardise
 from karat.data.columns import Column, encode, expand_lists
-from karat.data.modality import IMAGES, VECTORS, Modality, modality_of
+from karat.data.modality import IMAGES, TEXTS, VECTORS, Modality, modality_of
 from karat.data.readers import Array
+from karat.data.text import TextEncoder, texts_of
 from karat.errors import UserError
 
 FORMAT = "karat schema 1"
@@ -21,9 +22,10 @@ FORMAT = "karat schema 1"
 class Schema:
     """What one input is and where the user's files keep its parts.
 
-    `shape` is that of one input: (channels, height, width) of images, (inputs,) of vectors. Vectors have `columns`.
+    `shape` is that of one input: (channels, height, width) of images, (inputs,) of vectors. Vectors have `columns`, or
+    the `encoder` that makes them of texts, which is kept in a file of its own.
     `signed`: images in arrays of floats are in [-1, 1], not in [0, 1]. The other fields are the names of the columns
-    in which tables keep labels, images (paths or encoded ones) and ids.
+    in which tables keep labels, images (paths or encoded ones), texts and ids.
 
     >>> schema = Schema((1,), columns=(Column("age", "number", mean=40.0, scale=10.0),))
     >>> Schema.from_dict(schema.to_dict()) == schema
@@ -36,24 +38,28 @@ class Schema:
     label_column: str = "label"
     path_column: str = "path"
     id_column: str = "id"
+    text_column: str = "text"
+    encoder: TextEncoder | None = None
 
     @property
     def modality(self) -> Modality:
         """Return what kind of thing one input is."""
-        return modality_of(self.shape)
+        return modality_of(self.shape) if self.encoder is None else TEXTS
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Return the names of the inputs of a vector, in order; nothing for images."""
         return tuple(name for column in self.columns for name in column.inputs)
 
-    def inputs_of(self, data: pd.DataFrame | np.ndarray) -> Tensor:
-        """Return the inputs of new rows: a table with the columns of the training data, or an array of the same kind.
+    def inputs_of(self, data: pd.DataFrame | np.ndarray | Sequence[str]) -> Tensor:
+        """Return the inputs of new rows: a table with the columns of the training data, an array of the kind, texts.
 
         >>> schema = Schema((1,), columns=(Column("age", "number", mean=40.0, scale=10.0),))
         >>> schema.inputs_of(np.array([[50.0]])).tolist(), schema.inputs_of(pd.DataFrame({"age": [30]})).tolist()
         ([[1.0]], [[-1.0]])
         """
+        if self.encoder is not None:
+            return self.encoder.encode(texts_of(data, self.text_column))
         if isinstance(data, pd.DataFrame):
             if self.modality is IMAGES:
                 raise UserError("The model takes images, and a table of features was given: give images.")
@@ -62,18 +68,21 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as values that JSON can hold."""
-        values = asdict(self)
-        return {"format": FORMAT, **values, "shape": list(self.shape), "columns": list(values["columns"])}
+        values = asdict(replace(self, encoder=None))
+        encoder = None if self.encoder is None else self.encoder.describe()
+        lists = {"shape": list(self.shape), "columns": list(values["columns"])}
+        return {"format": FORMAT, **values, **lists, "encoder": encoder}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Schema":
-        """Return the schema that `to_dict` wrote; anything else is refused."""
+    def from_dict(cls, values: Mapping[str, Any], encoder: TextEncoder | None = None) -> "Schema":
+        """Return the schema that `to_dict` wrote, with the encoder that it describes; anything else is refused."""
         try:
             if values["format"] != FORMAT:
                 raise ValueError(f"its format is {values['format']!r}")
-            rest = {name: value for name, value in values.items() if name not in ("format", "shape", "columns")}
+            apart = ("format", "shape", "columns", "encoder")
+            rest = {name: value for name, value in values.items() if name not in apart}
             columns = tuple(Column(**{**column, "levels": tuple(column["levels"])}) for column in values["columns"])
-            return cls(shape=_integers(values["shape"]), columns=columns, **rest)
+            return cls(shape=_integers(values["shape"]), columns=columns, encoder=encoder, **rest)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"The schema of the run is not one of Karat ({error}): use the run's own files.") from error
 

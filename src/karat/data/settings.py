@@ -4,26 +4,33 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from karat.errors import UserError
+
+DRAWN_PER_CLASS = 10  # trusted examples of a benchmark
+
 
 @dataclass(frozen=True)
 class DataSettings:
     """Which examples to train on.
 
     Attributes:
-        name: your own data (docs/own_data.md): a folder of images, a .csv, .tsv or .parquet table, an .npz file, or a
-            folder that the Hugging Face library saved; or digits, wine, breast_cancer, fashion_mnist, cifar10,
-            cifar100, imagenet, webvision, webvision_mini, clothing1m, food101n.
+        name: your own data (docs/own_data.md): a folder of images or text files, a .csv, .tsv, .jsonl or
+            .parquet table, an .npz file, or a folder that the Hugging Face library saved; or digits, wine,
+            breast_cancer, fashion_mnist, cifar10, cifar100, imagenet, webvision, webvision_mini, clothing1m, food101n.
         path: folder of the dataset's files, where it needs one; for a table, the folder that its paths start from.
         limit: keep so many train examples, class-balanced; null keeps all.
-        trusted_per_class: how many examples of each class are trusted; the others are noisy. Data that name their
-            trusted examples do not need it.
+        trusted_per_class: how many examples of each class are drawn at random and trusted, where the data name no
+            trusted ones; null: 10 of a benchmark, whose labels are right, and none of your own data.
         image_size: side of the square to which lazily read images are brought; null is the dataset's own.
-        download: fetch CIFAR through torchvision into path.
+        download: fetch CIFAR through torchvision into path, or the encoder of texts.
         validation_share: share of the noisy examples, with their noisy labels, held out to choose a checkpoint by.
         trusted: of your own data: more data of the same kind, all of whose labels you verified.
         test: of your own data: more data of the same kind, to measure the accuracy on.
         label_column: of a table: the column with the labels.
         path_column: of a table: the column with the paths of images, or with encoded images; null is path or image.
+        text_column: of a table: the column with texts; null is text, where there are no images.
+        encoder: of texts: "tfidf", which learns from the texts alone, or the folder or name of a model for
+            sentence-transformers (docs/own_data.md); download fetches one that is not on this machine.
         id_column: of a table: the column with your names of the rows, if there is one.
         features: of a table: the columns to learn from; null is all that have no other meaning, or the images.
         missing: of a table: what to do about missing numbers: "error", or "impute" the median and note it.
@@ -36,7 +43,7 @@ class DataSettings:
     name: str = "digits"
     path: Path | None = None
     limit: int | None = None
-    trusted_per_class: int = 10
+    trusted_per_class: int | None = None
     image_size: int | None = None
     download: bool = False
     validation_share: float = 0.0
@@ -44,11 +51,19 @@ class DataSettings:
     test: Path | None = None
     label_column: str = "label"
     path_column: str | None = None
+    text_column: str | None = None
+    encoder: str = "tfidf"
     id_column: str = "id"
     features: list[str] | None = None
     missing: Literal["error", "impute"] = "error"
     on_bad_image: Literal["error", "skip"] = "error"
     corrections: Path | None = None
+
+    def drawn_per_class(self, curated: bool) -> int:
+        """Return how many examples of each class are drawn and trusted; `curated`: all labels are known to be right."""
+        if self.trusted_per_class is not None:
+            return self.trusted_per_class
+        return DRAWN_PER_CLASS if curated else 0
 
 
 @dataclass(frozen=True)
@@ -86,6 +101,55 @@ class NoiseSettings:
     fraction: float = 0.05
     labeller: str = "vgg-13"
     labeller_epochs: int = 60
+
+
+@dataclass(frozen=True)
+class AugmentationSettings:
+    """How views are made.
+
+    Attributes:
+        policy: the first part of the strong view: "randaugment", "autoaugment" (CIFAR's learned policy) or "none".
+        magnitude: strength of RandAugment, above 0 and below 30.
+        crop: how far images are shifted at most, as a share of their size (1/16: 2 pixels of 32), one pixel at least;
+            what is shifted out is seen again inside. 0 shifts nothing.
+        cutout: side of the square that strong views lose, as a share of the image's (1/2: 16 pixels of 32).
+        flip: mirror images; null does it where the dataset says that a mirrored image means the same.
+        prediction_views: of which views the mean prediction is taken: "plain" (the image alone), "mirrored" (and its
+            mirror image), "shifted" (and shifted by a pixel to two sides), "mirrored_and_shifted"; null is mirrored
+            where images are mirrored in training, else plain.
+        feature_dropout: share of a vector's features that a strong view loses (set to the mean); the weak view
+            loses none.
+        feature_noise: standard deviation of the noise on a vector's standardised features; a tenth of it in the
+            weak view.
+    """
+
+    policy: Literal["randaugment", "autoaugment", "none"] = "randaugment"
+    magnitude: int = 10
+    crop: float = 0.0625
+    cutout: float = 0.5
+    flip: bool | None = None
+    prediction_views: Literal["plain", "mirrored", "shifted", "mirrored_and_shifted"] | None = None
+    feature_dropout: float = 0.4
+    feature_noise: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("crop", "cutout", "feature_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(
+                    f"augmentation.{name} is {getattr(self, name)}: write a share of at least 0 and below 1."
+                )
+        if not 0 < self.magnitude < 30:
+            raise UserError(f"augmentation.magnitude is {self.magnitude}: write a number from 1 to 29.")
+        if self.feature_noise < 0:
+            raise UserError(f"augmentation.feature_noise is {self.feature_noise}: write 0 or more.")
+
+    def mirrors(self, by_dataset: bool) -> bool:
+        """Return whether images are mirrored, where the dataset says whether that changes what they mean."""
+        return by_dataset if self.flip is None else self.flip
+
+    def views_at_prediction(self, by_dataset: bool) -> str:
+        """Return the views of an image whose mean prediction is taken."""
+        return self.prediction_views or ("mirrored" if self.mirrors(by_dataset) else "plain")
 
 
 def changed_settings(settings: DataSettings | NoiseSettings) -> list[str]:

@@ -13,7 +13,7 @@ from karat.data.images import ImageFiles
 from karat.data.noise.kinds import Clean, Labeller, noise_of
 from karat.data.noise.labels import NoisyLabels
 from karat.data.settings import DataSettings, NoiseSettings
-from karat.data.trusted import check_trusted, trusted_split
+from karat.data.trusted import trusted_split
 from karat.errors import UserError
 
 
@@ -87,8 +87,8 @@ def prepare_task(
 ) -> NoisyTask:
     """Load a dataset, split off its trusted examples and put noise on the labels of the others.
 
-    The trusted examples are those that the data name, or else so many of each class, drawn at random. The labeller
-    gives the labels of semantic noise, which needs a trained network.
+    The trusted examples are those that the data name, or else so many of each class, drawn at random; there may be
+    none. The labeller gives the labels of semantic noise, which needs a trained network.
 
     >>> task = prepare_task(DataSettings("digits"), NoiseSettings("uniform", rate=0.8))
     >>> len(task.trusted), len(task.noisy), round(task.labels.rate, 1)
@@ -123,11 +123,11 @@ def make_task(
     _check_share(data.validation_share)
     generator = torch.Generator().manual_seed(seed)
     if dataset.trusted is None:
-        trusted_indices, indices = trusted_split(dataset.train.labels, data.trusted_per_class, generator)
+        drawn = data.drawn_per_class(dataset.curated)
+        trusted_indices, indices = trusted_split(dataset.train.labels, drawn, generator)
     else:
         trusted_indices, indices = dataset.trusted.nonzero().flatten(), (~dataset.trusted).nonzero().flatten()
     trusted = dataset.train.subset(trusted_indices)
-    check_trusted(trusted.labels, dataset.classes)
     if not len(indices):
         raise UserError("All train examples are trusted: leave some noisy ones to learn from.")
     # Before the noise is drawn: the same seed holds the same examples out, whatever the noise.

@@ -300,7 +300,9 @@ def test_large_datasets_need_a_folder(name, tmp_path):
         load_dataset(name)
     with pytest.raises(UserError, match=f"There is no (file|folder) {tmp_path}/"):
         load_dataset(name, tmp_path)
-    with pytest.raises(UserError, match=f"data.download is for cifar10, cifar100, and not for '{name}': leave it out"):
+    with pytest.raises(
+        UserError, match=f"data.download is for tables, folders, cifar10, cifar100, and not for '{name}': leave it out"
+    ):
         load_dataset(name, tmp_path, download=True)
 
 

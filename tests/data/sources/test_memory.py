@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 import torch
 
+from karat.data.settings import DataSettings
 from karat.data.sources.memory import from_memory
 from karat.data.task import make_task
 from karat.errors import UserError
@@ -29,9 +30,17 @@ def test_frames_arrays_and_images_transform_new_data_alike():
         assert (task.trusted_names, task.names) == (("a", "b"), ("c", "d"))
 
 
-def test_without_marks_trusted_rows_are_drawn():
-    mine = from_memory(RANDOM.normal(size=(40, 2)), [0, 1] * 20)
-    assert len(make_task(mine).trusted) == 20
+@pytest.mark.parametrize("trusted", [None, [False] * 40])
+def test_without_marks_nothing_is_trusted_unless_rows_are_to_be_drawn(trusted):
+    mine = from_memory(RANDOM.normal(size=(40, 2)), [0, 1] * 20, trusted)
+    assert len(make_task(mine).trusted) == 0
+    assert len(make_task(mine).noisy) == 40
+    assert len(make_task(mine, DataSettings(trusted_per_class=3)).trusted) == 6
+
+
+def test_a_class_without_a_trusted_row_is_noted():
+    mine = from_memory(RANDOM.normal(size=(4, 2)), ["a", "b"] * 2, [True, False, False, False])
+    assert mine.notes == ("1 class has no trusted example (b): better verify at least one label of each.",)
 
 
 def test_classes_in_an_order_of_their_own_and_names_that_occur_twice():
@@ -77,9 +86,7 @@ def test_memory_is_checked_as_files_are():
         ({"inputs": np.full((4, 2), np.nan)}, "NaN or infinite values in 4 of 4 examples"),
         ({"inputs": pd.DataFrame({"a": [1, 2, 3]})}, "There are 3 rows of the inputs and 4 labels"),
         ({"inputs": pd.DataFrame({"a": [1, 2, 3, None]})}, r"Numbers are missing .* or put an imputer in front"),
-        ({"trusted": [False] * 4}, "No row is trusted: verify some labels, .* pass trusted=mask"),
         ({"trusted": [True] * 4}, "All train rows are trusted: leave some noisy ones"),
-        ({"trusted": [True, False, True, False]}, r"1 class has no trusted example \(b\)"),
         ({"test": (np.zeros((1, 3)), ["a"])}, r"shape \(2,\) in the inputs and \(3,\) in the test inputs"),
         ({"test": (pd.DataFrame({"x": [1]}), ["a"])}, "the inputs has vectors and the test inputs has features"),
         ({"inputs": pd.DataFrame({"a": pd.to_datetime(["2020-01-01"] * 4)})}, "Column 'a' holds dates"),

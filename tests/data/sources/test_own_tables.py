@@ -158,7 +158,6 @@ def change(**cells):
             "column split of .* has later: write train, trusted, test, val, validation, or nothing",
         ),
         (change(split="test"), "marks 1 row as trusted and as test, row 3 first: what is learned from cannot"),
-        (lambda table: table.assign(trusted=0), "No row is trusted: mark the rows whose labels you verified"),
         (lambda table: table.assign(label="no"), r"The train rows have one class \('no'\): give examples of at least"),
         (lambda table: table.assign(id=1), r"1 id names more than one row \(1\): give each row an id of its own"),
         (lambda table: table.assign(born="2020-01-05"), "Column 'born' holds dates: turn them into numbers"),
@@ -173,11 +172,11 @@ def test_unusable_tables(tmp_path, changed, message):
 
 
 def test_all_problems_are_said_at_once(tmp_path):
-    table = features().assign(id=1, born="2020-01-05", trusted=0)
+    table = features().assign(id=1, born="2020-01-05")
     table.loc[5, "label"] = None
-    with pytest.raises(UserError, match=r"mine.csv has 4 problems:") as caught:
+    with pytest.raises(UserError, match=r"mine.csv has 3 problems:") as caught:
         load_dataset(write_table(tmp_path / "mine.csv", table))
-    for number, start in enumerate(["1 row has no label", "No row is trusted", "1 id names", "Column 'born'"], 1):
+    for number, start in enumerate(["1 row has no label", "1 id names", "Column 'born'"], 1):
         assert f"\n  {number}. {start}" in str(caught.value)
 
 
@@ -222,7 +221,7 @@ def test_missing_numbers_are_filled_in_if_asked(tmp_path):
 
 
 def test_settings_of_tables_are_refused_elsewhere(tmp_path):
-    with pytest.raises(UserError, match=r"data.trusted is for tables, folders of images, and not for 'digits': leave"):
+    with pytest.raises(UserError, match=r"data.trusted is for tables, folders, and not for 'digits': leave"):
         load_data(DataSettings("digits", trusted=tmp_path))
     for name, value in (("label_column", "y"), ("features", ["a"]), ("missing", "impute"), ("on_bad_image", "skip")):
         for data in ("digits", str(tmp_path), "mine.npz"):
@@ -230,8 +229,10 @@ def test_settings_of_tables_are_refused_elsewhere(tmp_path):
                 with pytest.raises(UserError, match=f"data.{name} is for tables"):
                     load_data(replace(DataSettings(data), **{name: value}))
     file = write_table(tmp_path / "mine.csv", features())
-    with pytest.raises(UserError, match=r"data.download is for cifar10, cifar100, and not for '.*mine.csv'"):
-        load_data(DataSettings(file, download=True))
+    with pytest.raises(
+        UserError, match=r"data.download is for tables, folders, cifar10, cifar100, and not for 'mine.npz'"
+    ):
+        load_data(DataSettings("mine.npz", download=True))
     with pytest.raises(UserError, match=r"--data.test is .*: give a table as"):
         load_data(DataSettings(file, test=tmp_path))
 

@@ -21,6 +21,7 @@ def assemble(rows: Rows, data: DataSettings, seed: int = 0) -> Dataset:
     """Check the rows and make a dataset of them; `data.limit` is applied before images are looked at."""
     problems = Problems(rows.source)
     problems.notes += rows.notes
+    problems.noun = rows.content.noun
     classes = check_classes(rows, problems)
     check_ids(rows, problems)
     if data.limit is not None:
@@ -33,7 +34,7 @@ def assemble(rows: Rows, data: DataSettings, seed: int = 0) -> Dataset:
     if bad:
         rows = rows.subset(kept)
     if bad and data.on_bad_image == "skip":
-        problems.warnings.append(f"{counted(len(bad), 'image')} cannot be read: training goes on without.")
+        problems.warnings.append(f"{counted(len(bad), problems.noun)} cannot be read: training goes on without.")
         classes = check_classes(rows, problems)  # a class may have lost all its examples
         problems.errors, problems.warnings = ([*dict.fromkeys(said)] for said in (problems.errors, problems.warnings))
     else:
@@ -51,6 +52,7 @@ def assemble(rows: Rows, data: DataSettings, seed: int = 0) -> Dataset:
         schema,
         label_column=data.label_column,
         path_column=rows.path_column or schema.path_column,
+        text_column=rows.text_column or schema.text_column,
         id_column=data.id_column,
     )
     chosen = isinstance(inputs, ImageFiles) and data.image_size is None and schema.shape[1] == schema.shape[2]
@@ -80,11 +82,17 @@ def _dataset(name: str, rows: Rows, inputs: Inputs, classes: tuple[str, ...]) ->
         flip=False,  # nobody said that a mirrored image means the same; augmentation.flip can say so
         rows=torch.from_numpy(rows.places[train.numpy()]),
         curated=False,
-        trusted=torch.from_numpy(rows.parts[train.numpy()] == TRUSTED) if rows.says_trusted else None,
+        trusted=_trusted(rows, train.numpy()),
         names=names_of(train),
         test_names=names_of(test),
         cells=rows.content.cells(rows.places),
     )
+
+
+def _trusted(rows: Rows, train: Array) -> torch.Tensor | None:
+    """Return which of the train rows are trusted; None where no row is."""
+    trusted = rows.parts[train] == TRUSTED
+    return torch.from_numpy(trusted) if trusted.any() else None
 
 
 def _part(inputs: Inputs, indices: torch.Tensor) -> Inputs:
@@ -109,6 +117,5 @@ def _limit(rows: Rows, classes: tuple[str, ...], limit: int, seed: int) -> Array
     numbers = {name: number for number, name in enumerate(classes)}
     train = np.flatnonzero(rows.parts != TEST)
     labels = torch.tensor([numbers[rows.labels[row]] for row in train.tolist()])
-    trusted = torch.from_numpy(rows.parts[train] == TRUSTED) if rows.says_trusted else None
-    kept = limited_rows(labels, trusted, len(classes), limit, seed)
+    kept = limited_rows(labels, _trusted(rows, train), len(classes), limit, seed)
     return np.sort(np.concatenate([train[kept.numpy()], np.flatnonzero(rows.parts == TEST)]))

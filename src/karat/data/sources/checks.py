@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from karat.data.readers import Array
-from karat.data.sources.problems import Problems, counted, named, terminal_safe
+from karat.data.sources.problems import Problems, counted, named
 from karat.data.sources.rows import NOISY, TEST, TRUSTED, Rows
+from karat.errors import UserError, terminal_safe
 
 
 def sorted_classes(labels: Sequence[str]) -> tuple[str, ...]:
@@ -24,6 +25,9 @@ def sorted_classes(labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(classes))
 
 
+MOST_CLASSES = 50_000
+
+
 def check_classes(rows: Rows, problems: Problems) -> tuple[str, ...]:
     """Check labels and parts; return the classes of the train rows in their order."""
     labels = np.array(rows.labels, dtype=object)
@@ -35,22 +39,24 @@ def check_classes(rows: Rows, problems: Problems) -> tuple[str, ...]:
         )
     of_part = {part: set(labels[(rows.parts == part) & ~empty]) for part in (NOISY, TRUSTED, TEST)}
     known = of_part[NOISY] | of_part[TRUSTED]
+    if len(known) > MOST_CLASSES:
+        raise UserError(
+            f"{rows.source} has {len(known):,} classes: name the labels with --data.label_column, if that is "
+            f"another column; up to {MOST_CLASSES:,} classes can be learned."
+        )
     order = [name for name in rows.class_order if name in known] or sorted_classes(sorted(known))
     classes = (*order, *sorted(known.difference(order)))
     if len(classes) < 2:
         found = f"one class ('{classes[0]}')" if classes else "no class"
         problems.errors.append(f"The train rows have {found}: give examples of at least 2.")
-    if rows.says_trusted and not (rows.parts == TRUSTED).any():
-        problems.errors.append(f"No row is trusted: {rows.remedies.mark_trusted}.")
-    elif rows.says_trusted:
-        untrusted = [name for name in classes if name not in of_part[TRUSTED]]
-        if untrusted:
-            problems.errors.append(
-                f"{counted(len(untrusted), 'class', 'has/have')} no trusted example ({named(untrusted)}): verify at "
-                "least one label of each, or leave these classes out."
-            )
-        if not (rows.parts == NOISY).any():
-            problems.errors.append("All train rows are trusted: leave some noisy ones to learn from.")
+    untrusted = [name for name in classes if name not in of_part[TRUSTED]]
+    if untrusted and of_part[TRUSTED]:
+        problems.warnings.append(
+            f"{counted(len(untrusted), 'class', 'has/have')} no trusted example ({named(untrusted)}): better verify "
+            "at least one label of each."
+        )
+    if of_part[TRUSTED] and not (rows.parts == NOISY).any():
+        problems.errors.append("All train rows are trusted: leave some noisy ones to learn from.")
     only_trusted = [name for name in classes if name not in of_part[NOISY]]
     if only_trusted and (rows.parts == NOISY).any():
         problems.warnings.append(

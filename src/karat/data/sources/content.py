@@ -21,7 +21,8 @@ from karat.data.schema import Schema, array_schema
 from karat.data.settings import DataSettings
 from karat.data.sources.image_check import check_images
 from karat.data.sources.image_shapes import choose_shape
-from karat.data.sources.problems import Problems
+from karat.data.sources.problems import Problems, counted
+from karat.data.text import LONGEST, fit_encoder
 from karat.errors import UserError
 
 ArrayT = TypeVar("ArrayT", bound="_InMemory")
@@ -148,6 +149,62 @@ class Features:
     def _keys(self) -> Sequence[Hashable]:
         mixed = {name: str for name, kind in self.frame.dtypes.items() if kind.kind == "O"}
         return pd.util.hash_pandas_object(self.frame.astype(mixed), index=False).tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Texts in memory; `unreadable` says of those that were no text at all why, and is empty for all others."""
+
+    texts: Sequence[str]
+    unreadable: Sequence[str] = ()
+    kind: ClassVar[str] = "texts"
+    noun: ClassVar[str] = "text"
+    identifies: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def subset(self, rows: Array) -> "Texts":
+        """Return these texts."""
+        chosen = rows.tolist()
+        return Texts([self.texts[row] for row in chosen], [self._why(row) for row in chosen])
+
+    def joined(self, others: Sequence["Texts"], sources: Sequence[str]) -> "Texts":
+        """Return all texts, one after the other."""
+        parts = (self, *others)
+        texts = [text for part in parts for text in part.texts]
+        return Texts(texts, [part._why(row) for part in parts for row in range(len(part))])
+
+    def fit(self, train: Array, data: DataSettings, remedies: Remedies, problems: Problems) -> Schema:
+        """Learn the terms of the train texts, or take the encoder that is named."""
+        chosen = [self.texts[row] for row in np.flatnonzero(train).tolist() if not self._why(row)]
+        bare = sum(not text.strip() for text in self.texts)
+        if bare == len(self):
+            problems.errors.append(
+                f"{counted(bare, 'row', 'has/have')} no text: name the column in --data.text_column."
+            )
+        problems.stop()  # an encoder takes long
+        encoder = fit_encoder(data.encoder, chosen, data.download)
+        return Schema((encoder.width,), encoder=encoder)
+
+    def look(self, schema: Schema) -> Looked:
+        """Find the texts that are none, and encode the others where that is asked for."""
+        unreadable = {row: why for row in range(len(self)) if (why := self._why(row))}
+        texts = ["" if row in unreadable else text for row, text in enumerate(self.texts)]
+        return Looked(unreadable, lambda: self.texts, lambda: schema.inputs_of(texts))
+
+    def cells(self, places: Array) -> Cells:
+        """Return the texts."""
+        return Cells(pd.DataFrame({"text": list(self.texts)}, dtype=object), places, are_texts=True)
+
+    def _why(self, row: int) -> str:
+        """Return why a text cannot be read; nothing where it can."""
+        if self.unreadable and self.unreadable[row]:
+            return self.unreadable[row]
+        text = self.texts[row]
+        if len(text) > LONGEST:
+            return f"it has {len(text):,} characters, and no more than {LONGEST:,} are read: cut it into parts"
+        return "" if any(one.isalnum() for one in text) else "there is no text in it"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,8 @@
-"""Image folders: ROOT/CLASS/file, or ROOT/train, ROOT/trusted and ROOT/test with the classes in them."""
+"""Folders of images or texts: ROOT/CLASS/file, or ROOT/train, ROOT/trusted and ROOT/test with the classes in them."""
 
 import os
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +10,16 @@ import numpy as np
 
 from karat.data.decoding import IMAGE_ENDINGS, printable
 from karat.data.settings import DataSettings
-from karat.data.sources.content import EncodedImages
+from karat.data.sources.content import Content, EncodedImages, Texts
 from karat.data.sources.problems import counted, named
 from karat.data.sources.rows import NOISY, SPLITS, TEST, TRUSTED, Rows, join
 from karat.errors import UserError
 
+TEXT_FILE_ENDINGS = (".txt", ".md")
+
 
 def read_folder(data: DataSettings) -> Rows:
-    """List the images of a folder and of those with trusted and test images; nothing is opened."""
+    """List the images of a folder and of those with trusted and test images, unopened; or read its text files."""
     root = Path(data.name)
     rows = [_split_folder(root)] if is_split(root) else [class_folders(root, NOISY)]
     for extra, part, option in ((data.trusted, TRUSTED, "trusted"), (data.test, TEST, "test")):
@@ -35,24 +38,29 @@ def is_split(root: Path) -> bool:
 
 
 def class_folders(root: Path, part: int, prefix: str = "") -> Rows:
-    """List the images in the folders of a folder, each of which is a class; `prefix` comes before their names."""
+    """List the files in the folders of a folder, each of which is a class; `prefix` comes before their names.
+
+    They are images or, where there is none, texts.
+    """
     paths: list[str] = []
     labels: list[str] = []
+    endings = endings_in(root)
     others: Counter[str] = Counter()
     empty = []
     for name in sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith(".")):
-        found = images_in(root / name, others)
+        found = files_in(root / name, endings, others)
         paths += found
         labels += [printable(name)] * len(found)
         empty += [name] * (not found)
-    loose = sum(1 for entry in os.scandir(root) if entry.is_file() and _ending(entry.name) in IMAGE_ENDINGS)
+    loose = sum(1 for entry in os.scandir(root) if entry.is_file() and _ending(entry.name) in endings)
     if not paths:
         raise UserError(
-            f"{root} has no folders of images: put the images of each class into a folder with the name of the class."
+            f"{root} has no folders of images or texts ({', '.join(TEXT_FILE_ENDINGS)}): put the files of each class "
+            "into a folder with the name of the class."
         )
-    notes = _notes(root, others, empty)
+    notes = _notes(root, "texts" if endings is TEXT_FILE_ENDINGS else "images", others, empty)
     if loose:
-        notes.append(f"Not used, since they are in no class folder: {counted(loose, 'image')} in {root} itself.")
+        notes.append(f"Not used, since they are in no class folder: {counted(loose, 'file')} in {root} itself.")
     names = [prefix + printable(os.path.relpath(path, root)) for path in paths]
     count = len(paths)
     return Rows(
@@ -60,14 +68,36 @@ def class_folders(root: Path, part: int, prefix: str = "") -> Rows:
         labels,
         np.full(count, part),
         np.arange(count),
-        EncodedImages(paths),
+        file_content(paths, endings),
         names,
         notes=tuple(map(printable, notes)),
     )
 
 
-def images_in(folder: Path, others: Counter[str]) -> list[str]:
-    """Return the files below a folder whose ending is that of an image, sorted; count the endings of `others`."""
+def endings_in(root: Path) -> Collection[str]:
+    """Return which endings count in a folder: those of images or, where there is no image, of texts."""
+    others: Counter[str] = Counter()
+    images = files_in(root, IMAGE_ENDINGS, others)
+    return TEXT_FILE_ENDINGS if not images and any(ending in TEXT_FILE_ENDINGS for ending in others) else IMAGE_ENDINGS
+
+
+def file_content(paths: Sequence[str], endings: Collection[str]) -> Content:
+    """Return images by their paths, or texts that are read at once."""
+    if endings is not TEXT_FILE_ENDINGS:
+        return EncodedImages(paths)
+    texts, unreadable = [], []
+    for path in paths:
+        try:
+            texts.append(Path(path).read_text(encoding="utf-8-sig"))
+            unreadable.append("")
+        except (OSError, UnicodeDecodeError) as error:
+            texts.append("")
+            unreadable.append(f"it is not text in UTF-8 ({getattr(error, 'reason', None) or error})")
+    return Texts(texts, unreadable)
+
+
+def files_in(folder: Path, endings: Collection[str], others: Counter[str]) -> list[str]:
+    """Return the files below a folder whose ending is one of these, sorted; count the endings of `others`."""
     found, seen = [], set()
     for parent, folders, files in os.walk(folder, followlinks=True):
         place = os.path.realpath(parent)
@@ -79,7 +109,7 @@ def images_in(folder: Path, others: Counter[str]) -> list[str]:
         for name in files:
             if name.startswith("."):
                 continue
-            if _ending(name) in IMAGE_ENDINGS:
+            if _ending(name) in endings:
                 found.append(os.path.join(parent, name))
             else:
                 others[_ending(name) or name] += 1
@@ -109,11 +139,11 @@ def _ending(name: str) -> str:
     return os.path.splitext(name)[1].lower()
 
 
-def _notes(root: Path, others: Counter[str], empty: list[str]) -> list[str]:
+def _notes(root: Path, what: str, others: Counter[str], empty: list[str]) -> list[str]:
     notes = []
     if others:
         kinds = named([f"{count:,} {ending}" for ending, count in others.most_common()])
-        notes.append(f"Not used, since their endings are not those of images: {kinds} in {root}.")
+        notes.append(f"Not used, since their endings are not those of {what}: {kinds} in {root}.")
     if empty:
-        notes.append(f"Not used, since they have no images: the folders {named(empty)} of {root}.")
+        notes.append(f"Not used, since they have no {what}: the folders {named(empty)} of {root}.")
     return notes

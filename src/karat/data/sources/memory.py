@@ -14,8 +14,9 @@ from karat.data.readers import Array
 from karat.data.remedies import IN_PYTHON
 from karat.data.settings import DataSettings
 from karat.data.sources.assemble import assemble
-from karat.data.sources.content import Content, Features, array_content
+from karat.data.sources.content import Content, Features, Texts, array_content
 from karat.data.sources.rows import NOISY, TEST, TRUSTED, Rows, join
+from karat.data.text import are_texts
 from karat.errors import UserError
 
 
@@ -30,11 +31,10 @@ def from_memory(
     name: str = "data",
     missing: Literal["error", "impute"] = "error",
 ) -> Dataset:
-    """Make a dataset of vectors (N,F), images (N,H,W[,C]) or a DataFrame of features, and of labels of any kind.
+    """Make a dataset of vectors (N,F), images (N,H,W[,C]), a list of texts or a DataFrame, and of labels of any kind.
 
-    `trusted` says row by row which labels were verified; None leaves the choice to `make_task`, which draws some of
-    each class. `classes` are in this order, or else sorted. `schema.inputs_of(inputs)` of the result then transforms
-    new inputs in the same way.
+    `trusted` says row by row which labels were verified; None: none was. `classes` are in this order, or else sorted.
+    `schema.inputs_of(inputs)` of the result then transforms new inputs in the same way.
 
     >>> dataset = from_memory(np.array([[1.0], [3.0], [1.0], [3.0]]), ["cat", "dog"] * 2, [True, True, False, False])
     >>> dataset.classes, dataset.train.inputs.flatten().tolist(), dataset.schema.inputs_of(np.array([[5.0]])).tolist()
@@ -45,7 +45,7 @@ def from_memory(
         if len(names) != len(rows):
             raise UserError(f"There are {len(names)} names and {len(rows)} labels: give one name for each row.")
         rows = replace(rows, names=[str(one) for one in names])
-    rows = replace(rows, class_order=tuple(map(str, classes)), says_trusted=trusted is not None)
+    rows = replace(rows, class_order=tuple(map(str, classes)))
     if trusted is not None:
         rows = replace(rows, parts=np.where(_mask(trusted, len(rows)), TRUSTED, NOISY))
     if test is not None:
@@ -64,6 +64,8 @@ def _rows(what: str, inputs: Any, labels: Any, part: int) -> Rows:
 
 
 def _content(what: str, inputs: Any) -> Content:
+    if are_texts(inputs):
+        return Texts([str(text) for text in inputs])
     if isinstance(inputs, pd.DataFrame):
         return Features(expand_lists(inputs.rename(columns=str), what))
     return array_content(what, inputs.numpy() if isinstance(inputs, Tensor) else np.asarray(inputs))

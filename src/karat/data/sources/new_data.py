@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,13 +17,13 @@ from karat.data.images import Inputs, take
 from karat.data.modality import VECTORS
 from karat.data.schema import Schema
 from karat.data.settings import DataSettings
-from karat.data.sources.content import EncodedImages
-from karat.data.sources.folders import class_folders, images_in, is_split
+from karat.data.sources.content import Texts
+from karat.data.sources.folders import TEXT_FILE_ENDINGS, class_folders, file_content, files_in, is_split
 from karat.data.sources.hugging_face import is_hugging_face, read_hugging_face
 from karat.data.sources.npz import read_new_arrays
 from karat.data.sources.problems import Problems, counted, named
 from karat.data.sources.rows import SPLITS, TEST, Rows, join
-from karat.data.sources.table_files import is_table, read_table
+from karat.data.sources.table_files import TABLE_ENDINGS, is_table, read_table
 from karat.data.sources.tables import IMAGE_COLUMNS, rows_of_table
 from karat.errors import UserError
 
@@ -59,10 +59,16 @@ def read_new_data(
     if labelled and (rows.parts == TEST).any() and not (rows.parts == TEST).all():
         rows = rows.subset(np.flatnonzero(rows.parts == TEST))
         logger.info("Only the test part of %s is read: %s.", data, counted(len(rows), "row"))
+    if (schema.encoder is None) == isinstance(rows.content, Texts):
+        here, there = ("texts", "none") if isinstance(rows.content, Texts) else ("no texts", "them")
+        raise UserError(
+            f"{data} has {here}, and the model was trained on {there}: give data as the training data were."
+        )
     looked = rows.content.look(schema)
     skipped = tuple(Skipped(rows.name(row), reason) for row, reason in looked.unreadable.items())
     if skipped and on_bad_image != "skip":
         problems = Problems(str(data))
+        problems.noun = rows.content.noun
         problems.bad_images = skipped
         problems.stop()
     inputs = looked.inputs()
@@ -102,26 +108,37 @@ def _rows(schema: Schema, data: str, path: Path | None, labelled: bool) -> Rows:
             )
         return rows_of_table(table, settings, place.parent, None if labelled else TEST, labelled)
     if place.is_dir() and is_hugging_face(place):
-        if schema.modality is VECTORS:
+        if schema.encoder is not None:
+            settings = replace(settings, text_column=schema.text_column)
+        elif schema.modality is VECTORS:
             settings = replace(settings, features=[column.name for column in schema.columns])
         return read_hugging_face(settings, None if labelled else TEST, labelled)
     if not place.exists():
         raise UserError(f"There is no file or folder {data}: check the path.")
+    endings = IMAGE_ENDINGS if schema.encoder is None else TEXT_FILE_ENDINGS
     if schema.modality is VECTORS:
         raise UserError(f"The model was trained on a table, and {data} is none: give a table with the same columns.")
     if place.is_dir():
-        return _folder(place, labelled)
-    if labelled or place.suffix.lower() not in IMAGE_ENDINGS:
+        return _folder(place, labelled, endings)
+    if labelled or place.suffix.lower() not in endings:
+        what, one = ("images", "an image") if endings is IMAGE_ENDINGS else ("texts", "a text file")
         raise UserError(
-            f"{data} is no data for this model: give a folder of images, a table with their paths (.csv, .tsv, "
-            f".parquet), a Hugging Face dataset{'' if labelled else ', an image'} or an .npz file."
+            f"{data} is no data for this model: give a folder of {what}, a table with them "
+            f"({', '.join(TABLE_ENDINGS)}), a Hugging Face dataset{'' if labelled else f', {one}'} or an .npz file."
         )
-    return Rows(data, [""], np.array([TEST]), np.array([0]), EncodedImages([data]), [printable(data)])
+    return Rows(data, [""], np.array([TEST]), np.array([0]), file_content([data], endings), [printable(data)])
 
 
 def _columns(schema: Schema, settings: DataSettings, columns: Sequence[str]) -> DataSettings:
     """Name the columns to read: those of the training data, or for images one with the usual name."""
-    if schema.modality is VECTORS:
+    if schema.encoder is not None:
+        if schema.text_column not in columns:
+            raise UserError(
+                f"{settings.name} has no column '{schema.text_column}', where the texts of the training data stood. "
+                f"Its columns are {named(list(columns))}: give the one with the texts that name."
+            )
+        settings = replace(settings, text_column=schema.text_column)
+    elif schema.modality is VECTORS:
         names = [column.name for column in schema.columns]
         missing = [name for name in names if name not in columns]
         if missing:
@@ -141,15 +158,17 @@ def _columns(schema: Schema, settings: DataSettings, columns: Sequence[str]) -> 
     return settings if schema.id_column in columns else replace(settings, id_column="id")
 
 
-def _folder(root: Path, labelled: bool) -> Rows:
+def _folder(root: Path, labelled: bool, endings: Collection[str]) -> Rows:
     if not labelled:
         others: Counter[str] = Counter()
-        paths = images_in(root, others)
+        paths = files_in(root, endings, others)
         if not paths:
-            raise UserError(f"{root} has no images: check the path.")
+            raise UserError(f"{root} has no {'texts' if endings is TEXT_FILE_ENDINGS else 'images'}: check the path.")
         names = [printable(Path(image).relative_to(root)) for image in paths]
         count = len(paths)
-        return Rows(str(root), [""] * count, np.full(count, TEST), np.arange(count), EncodedImages(paths), names)
+        return Rows(
+            str(root), [""] * count, np.full(count, TEST), np.arange(count), file_content(paths, endings), names
+        )
     if not is_split(root):
         return class_folders(root, TEST)
     parts = [

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from karat.data.readers import Array, read_npz
-from karat.data.remedies import IN_ARRAYS
 from karat.data.settings import DataSettings
 from karat.data.sources.content import array_content
 from karat.data.sources.rows import NOISY, TEST, TRUSTED, Rows, join
@@ -25,8 +24,8 @@ def read_arrays(data: DataSettings) -> Rows:
         raise UserError(f"{file} has no {' and no '.join(missing)}: save the arrays {', '.join(needed)} in it.")
     train, *test = (_rows(file, arrays, prefix, part) for prefix, part in zip(prefixes, (NOISY, TEST), strict=False))
     names = _ids(file, arrays.get("ids"), len(train), unique=True)
-    train = replace(train, names=names, says_trusted="trusted" in arrays)
-    if train.says_trusted:
+    train = replace(train, names=names)
+    if "trusted" in arrays:
         train = replace(train, parts=np.where(_mask(file, arrays["trusted"], len(train)), TRUSTED, NOISY))
     return replace(join([train, *test]), source=str(file))
 
@@ -57,7 +56,7 @@ def _rows(file: Path, arrays: Mapping[str, Array], prefix: str, part: int, label
                 f"{file} has {count} {prefix}inputs and {len(labels)} {prefix}labels: give one label per input."
             )
         texts = [str(label) for label in labels.tolist()]
-    return Rows(f"{prefix}inputs", texts, np.full(count, part), np.arange(count), content, remedies=IN_ARRAYS)
+    return Rows(f"{prefix}inputs", texts, np.full(count, part), np.arange(count), content)
 
 
 def _ids(file: Path, ids: Array | None, count: int, unique: bool = False) -> list[str] | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from karat.data.examples import Skipped
-from karat.errors import UserError
+from karat.errors import UserError, terminal_safe
 
 SHOWN = 20  # of a list on a terminal
 NAMED = 5  # in a sentence
@@ -26,10 +26,11 @@ class Problems:
         self.warnings: list[str] = []
         self.notes: list[str] = []
         self.bad_images: tuple[Skipped, ...] = ()
+        self.noun = "image"  # what a bad one is called
 
     def stop(self) -> None:
         """Raise a UserError with all errors, if there are any."""
-        errors = self.errors + [_bad_images(self.bad_images)] * bool(self.bad_images)
+        errors = self.errors + [_bad_images(self.bad_images, self.noun)] * bool(self.bad_images)
         if not errors:
             return
         if len(errors) == 1:
@@ -50,15 +51,6 @@ def named(items: Sequence[object], count: int = NAMED) -> str:
     return ", ".join(map(terminal_safe, items[:count])) + (f" and {rest} more" if rest > 0 else "")
 
 
-def terminal_safe(text: object) -> str:
-    r"""Return a user's text without characters that would steer a terminal or begin a line of their own.
-
-    >>> terminal_safe("new\nline\x1b[2J")
-    'new�line�[2J'
-    """
-    return "".join(character if character.isprintable() else "\ufffd" for character in str(text))
-
-
 def counted(count: int, what: str, verbs: str = "") -> str:
     """Return a number with its noun, and its verb where both forms of it are given.
 
@@ -71,14 +63,14 @@ def counted(count: int, what: str, verbs: str = "") -> str:
     return f"{count:,} {what} {verb}".rstrip()
 
 
-def _bad_images(images: Sequence[Skipped]) -> str:
+def _bad_images(images: Sequence[Skipped], noun: str) -> str:
+    remedy = "put fresh copies in their place" if noun == "image" else "correct them"
     lines = [f"       {terminal_safe(image.name)}: {image.reason}" for image in images[:SHOWN]]
     if len(images) > SHOWN:
         lines.append(f"       … and {len(images) - SHOWN:,} more")
     return "\n".join(
         [
-            f"{counted(len(images), 'image')} cannot be read: put fresh copies in their place, or go on without them "
-            "by --on-bad-image skip.",
+            f"{counted(len(images), noun)} cannot be read: {remedy}, or go on without them by --on-bad-image skip.",
             *lines,
         ]
     )

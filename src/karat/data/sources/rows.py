@@ -21,8 +21,7 @@ class Rows:
 
     `places` are the numbers of the rows in the user's data, `names` what the user calls them; `has_ids`: the user says
     that these are ids, so those of a file must differ. `files` tells the files apart from which the rows came.
-    `class_order` is the order of the classes where the source has one. `says_trusted`: the source says which rows are
-    trusted; some are drawn where it does not and need not, as arrays need not. `remedies` are those of its users.
+    `class_order` is the order of the classes where the source has one. `remedies` are those of its users.
     """
 
     source: str
@@ -35,8 +34,8 @@ class Rows:
     files: Array | None = None
     class_order: tuple[str, ...] = ()
     path_column: str | None = None
+    text_column: str | None = None
     notes: tuple[str, ...] = ()
-    says_trusted: bool = True
     remedies: Remedies = ON_THE_COMMAND_LINE
 
     def __len__(self) -> int:

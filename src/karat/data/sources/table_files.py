@@ -1,5 +1,7 @@
-"""Tables in .csv, .tsv and .parquet files. Text stays text: '01' and 'NA' are what they say."""
+"""Tables in .csv, .tsv, .jsonl and .parquet files. Text stays text: '01' and 'NA' are what they say."""
 
+import gzip
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +16,8 @@ from karat.errors import UserError
 from karat.files.required import require
 from karat.files.text_tables import TEXT_ENDINGS, read_text_table, refuse_doubles
 
-TABLE_ENDINGS = (*TEXT_ENDINGS, ".parquet", ".pq")
+LINES_ENDINGS = (".jsonl", ".jsonl.gz")
+TABLE_ENDINGS = (*TEXT_ENDINGS, *LINES_ENDINGS, ".parquet", ".pq")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,9 @@ class Table:
 def read_table(path: Path) -> Table:
     """Read a table by the ending of its file; expand columns of lists."""
     require(path, "check the path")
-    frame, encoded = _read_text(path) if path.name.lower().endswith(TEXT_ENDINGS) else _read_parquet(path)
+    readers = {TEXT_ENDINGS: _read_text, LINES_ENDINGS: _read_lines}
+    read = next((read for endings, read in readers.items() if path.name.lower().endswith(endings)), _read_parquet)
+    frame, encoded = read(path)
     return Table(str(path), expand_lists(frame, str(path)), encoded)
 
 
@@ -46,6 +51,28 @@ def _read_text(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]
     frame = read_text_table(path).rename(columns=str.strip)
     refuse_doubles(path, frame.columns.tolist())
     return frame, {}
+
+
+def _read_lines(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:
+    """Read a JSON object a line; cells stay what they say."""
+    rows = []
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig")
+            if path.name.endswith("gz")
+            else path.open(encoding="utf-8-sig") as file
+        ):
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    rows.append(json.loads(line))
+                    if not isinstance(rows[-1], dict):
+                        raise ValueError(f"line {number} is no object")
+    except (OSError, EOFError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"{path} is no table in JSON lines ({' '.join(str(error).split())}): write one object a line, in UTF-8, "
+            'such as {"text": "…", "label": "…"}.'
+        ) from error
+    return pd.DataFrame(rows, dtype=object), {}
 
 
 def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:

@@ -12,13 +12,14 @@ from karat.data.columns import column_text, numbers_of
 from karat.data.decoding import Encoded
 from karat.data.readers import Array
 from karat.data.settings import DataSettings
-from karat.data.sources.content import Content, EncodedImages, Features, Fetched
+from karat.data.sources.content import Content, EncodedImages, Features, Fetched, Texts
 from karat.data.sources.problems import counted, named
 from karat.data.sources.rows import NOISY, SPLITS, TEST, TRUSTED, Rows, join
 from karat.data.sources.table_files import TABLE_ENDINGS, Table, is_table, read_table, row_numbers
 from karat.errors import UserError, suggestion
 
 IMAGE_COLUMNS = ("path", "image")
+TEXT_COLUMN = "text"
 _TRUE, _FALSE = ("true", "1", "yes", "y", "t"), ("false", "0", "no", "n", "f", "")
 _INDEX_NAMES = ("", "index", "Unnamed: 0", "__index_level_0__")  # how row numbers come into tables unasked
 
@@ -45,12 +46,18 @@ def rows_of_table(table: Table, data: DataSettings, base: Path, part: int | None
     label = _column(table, data.label_column, "label", "--data.label_column", needed=labelled)
     identity = _column(table, data.id_column, "id", "--data.id_column", needed=data.id_column != "id")
     image = None if data.features is not None else _image_column(table, data.path_column)
-    special = {label, identity, image, "trusted", "split"}
+    text = None if data.features is not None else _text_column(table, data.text_column, image)
+    image = None if text is not None else image
+    special = {label, identity, image, text, "trusted", "split"}
     others = [name for name in table.columns if name not in special]
     notes: list[str] = []
     content: Content
     names = _texts(table, identity) if identity else None
-    if image is not None:
+    if text is not None:
+        if others:
+            notes.append(f"Not used, since the texts are what is learned from: {named(others, 10)}.")
+        content = Texts(_texts(table, text))
+    elif image is not None:
         if others and identity != image:
             notes.append(f"Not used, since the images are what is learned from: {named(others, 10)}.")
         content, written = _images(table, image, data.path or base)
@@ -68,6 +75,7 @@ def rows_of_table(table: Table, data: DataSettings, base: Path, part: int | None
         has_ids=identity is not None,
         class_order=table.class_names.get(data.label_column, ()),
         path_column=image,
+        text_column=text,
         notes=tuple(notes),
     )
 
@@ -89,6 +97,13 @@ def _image_column(table: Table, name: str | None) -> str | None:
     if name is not None:
         return _column(table, name, "images", "--data.path_column", needed=True)
     return next((column for column in IMAGE_COLUMNS if column in table.columns), None)
+
+
+def _text_column(table: Table, name: str | None, image: str | None) -> str | None:
+    """Return the column with texts: the one that is named, or `text` where there are no images."""
+    if name is not None:
+        return _column(table, name, "texts", "--data.text_column", needed=True)
+    return TEXT_COLUMN if image is None and TEXT_COLUMN in table.columns else None
 
 
 def _texts(table: Table, name: str) -> list[str]:
@@ -154,8 +169,8 @@ def _features(
         )
     if not others:
         raise UserError(
-            f"{table.source} has nothing to learn from: add a column path or image with the images, or columns of "
-            "features."
+            f"{table.source} has nothing to learn from: add a column path or image with the images, text with the "
+            "texts, or columns of features."
         )
     return Features(table.frame[others])
 

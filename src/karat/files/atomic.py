@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from karat.files.required import refuse_link
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -21,6 +23,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    refuse_link(temporary)
     temporary.touch()
     mode = temporary.stat().st_mode
     try:

@@ -3,16 +3,16 @@
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
 
-from karat.errors import UserError, unreadable
+from karat.errors import DamagedFile, UserError, unreadable
 from karat.files.atomic import replacing
 
-FORMAT = "karat checkpoint 2"
-OLDER = ("karat checkpoint 1",)
+FORMAT = "karat checkpoint 3"
+OLDER = ("karat checkpoint 1", "karat checkpoint 2")
 PLAIN_TYPES = (bool, int, float, str, type(None))
 
 
@@ -22,13 +22,41 @@ def save_checkpoint(path: str | Path, state: dict[str, Any]) -> None:
     Anything else is refused now: `load_checkpoint` could not read it, and would say so only when needed.
     """
     _check_plain(state, "state")
-    with replacing(Path(path)) as temporary:
-        torch.save({"format": FORMAT, "state": state}, temporary)
+    with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+        content, noting = {"format": FORMAT, "state": state}, _NotingFile(file)
+        try:
+            torch.save(content, noting)  # type: ignore[arg-type]
+        except RuntimeError as error:  # torch's zip writer hides why the disk refused
+            raise (noting.error or error) from error
+
+
+class _NotingFile:
+    """A file to write to that remembers why it could not be written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, content: bytes) -> int:
+        """Write, and note an error."""
+        try:
+            return self._file.write(content)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        """Write what is still in memory, and note an error."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            self.error = error
+            raise
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
     """Read what `save_checkpoint` wrote, all tensors on the CPU; a damaged or foreign file is refused."""
-    refusal = UserError(f"{path} is damaged or is not a Karat checkpoint; use another checkpoint or start anew.")
+    refusal = DamagedFile(f"{path} is damaged or is not a Karat checkpoint; use another checkpoint or start anew.")
     try:
         # torch.load does not compare the archive's checksums: flipped bits would become wrong weights.
         with zipfile.ZipFile(path) as archive:

@@ -7,6 +7,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from karat.errors import UserError
+from karat.files.required import refuse_link
 
 
 @contextmanager
@@ -18,6 +19,7 @@ def locked(folder: Path) -> Iterator[None]:
     existed = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / ".lock"
+    refuse_link(path)  # opening it would empty what it leads to
     try:
         with FileLock(path, timeout=0):
             try:

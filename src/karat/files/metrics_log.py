@@ -3,12 +3,14 @@
 import json
 import math
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 from karat.errors import UserError, unreadable
+from karat.files.required import refuse_link
 
 
 class MetricsLog:
@@ -27,7 +29,9 @@ class MetricsLog:
     """
 
     def __init__(self, path: str | Path) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._path = Path(path)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        refuse_link(self._path)
         self._file = open(path, "ab")  # noqa: SIM115  held open until close
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -40,6 +44,10 @@ class MetricsLog:
         """Return the length of the log in bytes, after making sure that so much of it survives a crash."""
         os.fsync(self._file.fileno())
         return os.fstat(self._file.fileno()).st_size
+
+    def checksum(self) -> int:
+        """Return the CRC-32 of the log."""
+        return zlib.crc32(self._path.read_bytes())
 
     def truncate(self, position: int) -> None:
         """Drop what was written after a position; a log that is shorter than that stays as it is."""

@@ -1,7 +1,6 @@
 """Named tensors in a safetensors file, written from where they lie: a mapped one is never copied into memory."""
 
 import json
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from karat.errors import UserError, unreadable
+from karat.errors import DamagedFile, unreadable
 from karat.files.atomic import replacing
 
 _NAMES = {
     torch.int64: "I64", torch.float32: "F32", torch.int32: "I32", torch.float16: "F16", torch.uint8: "U8",
 }  # fmt: skip
-_PIECE = 16 * 2**20
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
@@ -34,7 +32,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for tensor in ordered.values():
-            file.write(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+            if tensor.numel():  # an empty one has no bytes to look at
+                file.write(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -45,16 +44,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except OSError as error:
         raise unreadable(path, error) from error
     except SafetensorError as error:
-        raise UserError(f"{path} is damaged or is not a safetensors file: train again.") from error
-
-
-def checksum(path: Path) -> int:
-    """Return the CRC-32 of a file, read piece by piece."""
-    value = 0
-    with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            value = zlib.crc32(piece, value)
-    return value
+        raise DamagedFile(f"{path} is damaged or is not a safetensors file: train again.") from error
 
 
 def packed(texts: tuple[str, ...]) -> dict[str, Tensor]:

@@ -3,11 +3,13 @@
 import csv
 import gzip
 import warnings
+import zlib
 from pathlib import Path
 
 import pandas as pd
 
 from karat.errors import UserError
+from karat.files.memory_need import refuse_large_text
 from karat.files.required import require
 
 TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -21,6 +23,7 @@ def read_text_table(path: Path, remedy: str | None = None) -> pd.DataFrame:
     """
     require(path, "check the path")
     try:
+        refuse_large_text(path)
         separator, names = _header(path)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
@@ -38,7 +41,7 @@ def read_text_table(path: Path, remedy: str | None = None) -> pd.DataFrame:
         raise
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not text in UTF-8 ({error.reason}): {remedy or 'save it as UTF-8'}.") from error
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} cannot be read ({error}): {remedy or 'check the file'}.") from error
     except pd.errors.EmptyDataError as error:
         hint = "write a line with the names of the columns and one line for each row"

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_model, save_model
-from torch import nn
+from safetensors.torch import load_file, load_model, save_model
+from torch import Tensor, nn
 
 from karat.errors import UserError, unreadable
 from karat.files.atomic import replacing
@@ -13,7 +13,20 @@ from karat.files.atomic import replacing
 def save_weights(path: str | Path, module: nn.Module) -> None:
     """Write a model's parameters and buffers as safetensors, all or nothing; tied weights are stored once."""
     with replacing(Path(path)) as temporary:
-        save_model(module, str(temporary))
+        try:
+            save_model(module, str(temporary))
+        except SafetensorError as error:  # its writer's word for a full disk
+            raise OSError(f"cannot write {path} ({error})") from error
+
+
+def stored_tensors(path: str | Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file by name."""
+    try:
+        return load_file(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except SafetensorError as error:
+        raise UserError(f"{path} is damaged or is not a safetensors file; use another file.") from error
 
 
 def load_weights(path: str | Path, module: nn.Module) -> None:

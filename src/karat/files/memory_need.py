@@ -1,0 +1,58 @@
+"""Files that are small on the disk and huge in memory are refused before they are read."""
+
+import gzip
+import os
+import zipfile
+from pathlib import Path
+
+from karat.errors import UserError
+
+TEXT_FACTOR = 4  # a table of text in memory, at least: a cell is an object of 50 bytes and more
+LONGEST_LINE = 16 * 2**20
+_PIECE = 2**20
+
+
+def available_memory() -> int | None:
+    """Return how many bytes this machine can still give; None where nobody says."""
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 2**10
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError, AttributeError):  # not Linux, not a Unix
+        return None
+
+
+def refuse_too_large(path: Path, need: int, available: int | None = None) -> None:
+    """Refuse a file whose content needs more memory than there is.
+
+    >>> refuse_too_large(Path("a.npz"), 3 * 2**30, available=2**30)
+    Traceback (most recent call last):
+    karat.errors.UserError: a.npz needs 3.0 GB of memory and 1.0 GB are free: give fewer rows, or use a larger machine.
+    """
+    free = available_memory() if available is None else available
+    if free is not None and need > free:
+        raise UserError(
+            f"{path} needs {need / 2**30:.1f} GB of memory and {free / 2**30:.1f} GB are free: "
+            "give fewer rows, or use a larger machine."
+        )
+
+
+def refuse_large_text(path: Path) -> None:
+    """Refuse a table of text, packed or not, that cannot fit or has an endless line; it is looked at piece by piece."""
+    free = available_memory()
+    size = line = 0
+    with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            size += len(piece)
+            line = len(piece) - piece.rfind(b"\n") - 1 if b"\n" in piece else line + len(piece)
+            if line > LONGEST_LINE:
+                raise UserError(f"{path} has a line of more than {LONGEST_LINE // 2**20} MB: is it a table of text?")
+            if free is not None:
+                refuse_too_large(path, TEXT_FACTOR * size, free)
+
+
+def refuse_large_archive(path: Path) -> None:
+    """Refuse an .npz file whose arrays cannot fit."""
+    with zipfile.ZipFile(path) as archive:
+        refuse_too_large(path, sum(member.file_size for member in archive.infolist()))

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from karat.algorithm.muon import Muon
+
 
 def sharpened_average(logits, temperature, normalize):
     def prediction(z):
@@ -32,6 +34,8 @@ def differentiable_update(optimizer, parameter, gradient, rate):
     state = optimizer.state.get(parameter, {})
     value = parameter.detach().clone()
     decay = group["weight_decay"] * value
+    if isinstance(optimizer, Muon):
+        return muon_update(group, state, value, gradient, decay, rate)
     if isinstance(optimizer, torch.optim.SGD):
         gradient = gradient + decay
         if group["momentum"] == 0:
@@ -55,6 +59,22 @@ def differentiable_update(optimizer, parameter, gradient, rate):
         second = torch.maximum(second, state["max_exp_avg_sq"])
     corrected = second / (1 - beta2**step)
     return value - rate * first / (1 - beta1**step) / (safe_root(corrected) + group["eps"])
+
+
+def muon_update(group, state, value, gradient, decay, rate):
+    """Muon from its authors' description: the polynomial `3.4445 s − 4.7750 s³ + 2.0315 s⁵` of the singular values."""
+    rate, matrix = rate * group["rate_factor"], group["orthogonal"] and value.dim() >= 2
+    if not matrix:
+        gradient = gradient + decay
+    buffer = group["momentum"] * state.get("momentum_buffer", 0.0) + gradient
+    step = gradient + group["momentum"] * buffer if group["nesterov"] else buffer
+    if not matrix:
+        return value - rate * step
+    x = step.flatten(1) / (step.square().sum().sqrt() + 1e-7)
+    for _ in range(3):
+        gram = x @ x.T
+        x = 3.4445 * x - 4.7750 * gram @ x + 2.0315 * gram @ (gram @ x)
+    return value - rate * decay - rate * x.view_as(value)
 
 
 def safe_root(square):

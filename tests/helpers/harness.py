@@ -16,7 +16,7 @@ COUNT = 24
 class Unchanged:
     """No augmentation."""
 
-    def weak(self, inputs, generator):
+    def weak(self, inputs, generator, mirrored=None):
         return inputs
 
     def strong(self, inputs, generator):

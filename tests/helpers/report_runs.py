@@ -22,6 +22,22 @@ HOSTILE = (
     "{{ 7 * 7 }}",
     "x" * 500,
     "NA",
+    "<svg/onload=window.hacked=1>",
+    "<iframe srcdoc='<script>parent.hacked=1</script>'></iframe>",
+    "<a href='javascript:window.hacked=1'>x</a>",
+    "javascript:window.hacked=1",
+    "<math><mtext><style><img src=x onerror=window.hacked=1></style></mtext></math>",
+    "<!--<script>-->window.hacked=1<!--</script>-->",
+    "\\u003cscript\\u003ewindow.hacked=1\\u003c/script\\u003e",
+    "&lt;script&gt;window.hacked=1&lt;/script&gt;",
+    "<style>@import '//127.0.0.1:9/x.css'</style>",
+    "<link rel=stylesheet href=//127.0.0.1:9/x>",
+    "<base href=//127.0.0.1:9/>",
+    "<meta http-equiv=refresh content='0;url=//127.0.0.1:9/'>",
+    "<form action=//127.0.0.1:9/><button autofocus onfocus=window.hacked=1>",
+    "` + (window.hacked = 1) + `",
+    "__proto__",
+    "constructor",
 )
 
 

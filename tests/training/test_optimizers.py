@@ -13,7 +13,9 @@ from karat.training.optimizers import OPTIMIZERS, make_optimizer
 
 
 def built(*arguments, **settings):
-    return make_optimizer([torch.nn.Parameter(torch.zeros(1))], OptimizerSettings(*arguments, **settings))
+    return make_optimizer(
+        torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)), OptimizerSettings(*arguments, **settings)
+    )
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -21,7 +23,7 @@ def test_every_optimizer_of_the_table_is_built_and_can_be_looked_ahead_of(name):
     group = built(name, rate=0.02, weight_decay=0.03).param_groups[0]
     assert (group["lr"], group["weight_decay"]) == (0.02, 0.03)
     assert "differentiable" in inspect.signature(OPTIMIZERS[name]).parameters
-    assert "momentum" not in group or group["momentum"] == 0.9
+    assert "momentum" not in group or group["momentum"] == (0.6 if name == "muon" else 0.9)
 
 
 def test_options_go_to_torch():

@@ -13,16 +13,26 @@ from karat.settings.compare import differences
 from karat.settings.config import Config, DataSettings, OptimizerSettings, TrainingSettings
 from karat.settings.presets import preset
 from karat.settings.read import read_config
-from karat.training.plan import HOURS, choose_epochs, operations, plan, resolved, seconds_a_step, with_chosen
+from karat.training.plan import (
+    COSTS,
+    MINUTES,
+    choose_epochs,
+    measured_seconds,
+    operations,
+    plan,
+    resolved,
+    seconds_a_step,
+    with_chosen,
+)
 from karat.training.run import task_of, train_run
 from karat.training.run_folder import chosen_settings
 
 
 def test_digits_keep_the_run_that_the_readme_reports():
-    """1,300 train digits less 100 trusted: small, 60 epochs, batches of 50, on whatever number of cores."""
+    """1,300 train digits less 100 trusted: fast, 60 epochs, batches of 50, on whatever number of cores."""
     for cores in (1, 2, 64):
         found = plan((1, 12, 12), 1200, 10, cores=cores)
-        assert (found.model, found.epochs, found.batch_size, found.steps) == ("small", 60, 50, 1440)
+        assert (found.model, found.epochs, found.batch_size, found.steps) == ("fast", 60, 50, 1440)
     for name in ("paper", "released"):
         assert preset(name).training.epochs == 60
 
@@ -33,9 +43,10 @@ def test_digits_keep_the_run_that_the_readme_reports():
         ((5,), "cpu", "mlp"),
         ((256,), "cuda", "mlp"),
         ((257,), "cpu", "mlp-512"),
-        ((1, 8, 8), "cuda", "small"),
-        ((3, 64, 64), "cpu", "small"),
-        ((3, 32, 32), "cuda", "wrn-28-2"),
+        ((1, 8, 8), "cuda", "fast"),
+        ((3, 64, 64), "cpu", "fast"),
+        ((3, 32, 32), "cuda", "fast-64"),
+        ((1, 6, 20), "cpu", "small"),
         ((3, 64, 65), "cpu", "resnet18"),
         ((3, 224, 224), "cuda", "resnet-50"),
     ],
@@ -63,11 +74,11 @@ def test_small_data_get_steps_and_large_data_stay_affordable():
     assert plan((13,), 100, 3).steps == 300  # 60 epochs of 5 batches
     assert plan((13,), 30, 3).steps == 300  # 2 batches an epoch
     for shape, rows in (((3, 32, 32), 50_000), ((1, 28, 28), 20_000)):
-        found = plan(shape, rows, 10)
+        found = plan(shape, rows, 10, method="karat")
         assert 5 <= found.epochs < 60
-        seconds = found.steps * seconds_a_step(operations("small", shape, 10), found.batch_size)
-        assert 0.8 * HOURS["cpu"] < seconds / 3600 <= HOURS["cpu"]
-        assert plan(shape, rows, 10, cores=16).epochs > found.epochs
+        seconds = found.steps * seconds_a_step(operations("fast", shape, 10), found.batch_size, cost=COSTS["karat"])
+        assert 0.8 * MINUTES["cpu"] < seconds / 60 <= MINUTES["cpu"]
+        assert plan(shape, rows, 10, cores=16, method="karat").epochs > found.epochs
     endless = plan((3, 64, 64), 1_000_000, 10)
     assert endless.epochs == 5
     assert "--data.limit N" in endless.reasons[1]
@@ -97,9 +108,46 @@ def test_counting_operations_computes_and_draws_nothing():
 
 
 def test_more_time_never_means_fewer_epochs():
-    counts = [choose_epochs(100, seconds, "cpu")[0] for seconds in (1e-6, 1.0, 30.0, 60.0, 300.0, 1e6)]
+    counts = [choose_epochs(100, seconds, minutes=30)[0] for seconds in (1e-6, 1.0, 30.0, 60.0, 300.0, 1e6)]
     assert counts == sorted(counts, reverse=True)
     assert (counts[0], counts[-1]) == (60, 5)
+
+
+def test_minutes_take_the_widest_network_that_sees_the_data_often_enough():
+    """A plain step of fast-64 takes 0.8 s, of half the width a quarter: 5,000 images in batches of 100 are 50 steps.
+
+    Of 10 minutes 480 s are for steps. fast-64 needs 40 s a pass: 12 passes, enough. With karat, whose step costs three,
+    it makes 4; fast-32 needs 30 s a pass and makes 16.
+    """
+    seconds = {"fast-64": 0.8, "fast-32": 0.2, "fast-16": 0.05, "fast-8": 0.01}
+
+    def found(minutes, method):
+        measure = lambda model, batch_size: seconds[model]  # noqa: E731
+        return plan((3, 32, 32), 5000, 10, minutes=minutes, method=method, measure=measure)
+
+    assert (found(10, "supervised").model, found(10, "supervised").epochs) == ("fast-64", 12)
+    assert (found(10, "karat").model, found(10, "karat").epochs) == ("fast-32", 16)
+    assert found(0.01, "karat").model == "fast-8"
+    assert found(0.01, "karat").epochs == 1
+    assert found(10_000, "karat").epochs == 60
+    assert "the widest that makes 12 passes" in found(10, "karat").reasons[0]
+    assert "as many as fit into 10 minutes" in found(10, "karat").reasons[1]
+
+
+def test_the_speed_of_this_machine_is_measured_without_a_trace():
+    before = torch.get_rng_state()
+    assert 0 < measured_seconds((1, 8, 8), 3, "cpu", "fast-2", 10) < 10
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_run_by_minutes_is_kept_and_resumed(tmp_path):
+    config = replace(wine(minutes=0.05, checkpoint_every=1), method="supervised")
+    train_run(config, tmp_path / "run", report=False)
+    stored = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert stored["training"]["minutes"] == 0.05
+    assert stored["training"]["epochs"] >= 1
+    assert {"training.epochs", "optimizer.name", "optimizer.rate"} <= chosen_settings(tmp_path / "run")
+    train_run(config, tmp_path / "run", resume=True, report=False)  # on a machine that is quicker now
 
 
 def wine(**training):

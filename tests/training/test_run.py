@@ -36,7 +36,7 @@ def arrays(path, seed):
 
 def test_the_saved_model_is_measured_and_nothing_is_fitted(finished, monkeypatch):
     folder, config = finished
-    for name in ("_by_both", "_by_appearance", "step"):
+    for name in ("look", "_hear", "step"):
         monkeypatch.setattr(Karat, name, None)
     monkeypatch.setattr("karat.training.run.Trainer", None)
     found = evaluate_run(config, folder)
@@ -101,4 +101,6 @@ def test_a_listener_writes_metrics_and_the_place_that_belongs_to_a_checkpoint(tm
         listener.checkpoint_due({"steps_done": 3})
     assert read_metrics(tmp_path / "metrics.jsonl") == [{"step": 3, "accuracy": 0.5, "seconds": 1.235}]
     length = (tmp_path / "metrics.jsonl").stat().st_size
-    assert saved == [{"trainer": {"steps_done": 3}, "metrics": length, "seconds": 7.5}]
+    assert [{name: value for name, value in one.items() if name != "metrics_checksum"} for one in saved] == [
+        {"trainer": {"steps_done": 3}, "metrics": length, "seconds": 7.5}
+    ]

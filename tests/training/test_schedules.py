@@ -124,7 +124,7 @@ def test_names_build_the_schedules_they_name():
         lambda: cosine_restarts(0.1, 5, length_factor=0.5),
         lambda: cosine_restarts(0.1, 5, rate_factor=0.0),
         lambda: selected_step(constant(0.1), 0),
-        lambda: make_schedule("linear", 0.1, 5, 5),
+        lambda: make_schedule("polynomial", 0.1, 5, 5),
     ],
 )
 def test_impossible_settings_are_refused(build):

@@ -7,6 +7,7 @@ import torch
 from comparing import assert_same
 from torch import nn
 
+from karat.data.settings import AugmentationSettings
 from karat.files.checkpoints import load_checkpoint, save_checkpoint
 from karat.methods import METHODS
 from karat.models import build_model
@@ -39,7 +40,7 @@ def trained(settings, steps=None):
 
 @pytest.mark.parametrize("method", ["supervised", "l2r", "ieg"])
 @pytest.mark.parametrize("dataset", ["wine", "digits"])
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("optimizer", ["sgd", "muon", "adamw"])
 def test_resuming_at_any_step_gives_the_same_run(method, dataset, optimizer, tmp_path):
     """Uninterrupted and stopped after 5 of 8 steps, in the middle of an epoch: every tensor is equal."""
     settings = config(
@@ -61,12 +62,12 @@ def test_resuming_at_any_step_gives_the_same_run(method, dataset, optimizer, tmp
     assert resumed.end_epoch() == straight.end_epoch()
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_resumes_to_the_bit(method, tmp_path):
+@pytest.mark.parametrize(("method", "trusted"), [*((method, 5) for method in METHODS), ("karat", 0)])
+def test_every_method_resumes_to_the_bit(method, trusted, tmp_path):
     """Stopped in the first, a middle and the last phase, between and in the middle of epochs: every tensor is equal."""
     settings = config(
         method,
-        data=replace(Config().data, name="wine", trusted_per_class=5, validation_share=0.1),
+        data=replace(Config().data, name="wine", trusted_per_class=trusted, validation_share=0.1),
         training=TrainingSettings(steps=24, batch_size=20, device="cpu", evaluate_every=1),
     )
     file = tmp_path / "checkpoint.pt"
@@ -99,6 +100,7 @@ def test_every_method_resumes_to_the_bit(method, tmp_path):
 def test_supervised_run_equals_a_bare_torch_loop():
     """The same seeds, batches and rates in twelve lines of plain torch: equal parameters, to the bit."""
     settings = config("supervised", augmentation=replace(Config().augmentation, feature_noise=0.0))
+    settings = replace(settings, training=replace(settings.training, label_smoothing=0.1))
     trainer = Trainer(settings, task_of(settings))
     task, schedule = trainer.task, trainer.course.rate
     batches = Trainer(settings, task).streams.noisy
@@ -109,7 +111,8 @@ def test_supervised_run_equals_a_bare_torch_loop():
         rows = batches.next(20)
         optimizer.param_groups[0]["lr"] = schedule(step)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(task.noisy.inputs[rows]), task.noisy.labels[rows]).backward()
+        logits = model(task.noisy.inputs[rows])
+        nn.functional.cross_entropy(logits, task.noisy.labels[rows], label_smoothing=0.1).backward()
         optimizer.step()
         trainer.train_step()
     assert_same(trainer.model.state_dict(), model.state_dict())
@@ -178,6 +181,18 @@ def test_every_optimizer_trains_with_every_method():
             assert all(p.isfinite().all() for p in trained(settings).model.parameters())
 
 
+def test_every_image_is_mirrored_in_every_other_pass_where_that_means_the_same():
+    """Digits are not mirrored by themselves; made to be, each is mirrored in exactly one of two passes."""
+    trainer = trained(config(data=replace(Config().data, name="digits", trusted_per_class=5, limit=60)), steps=0)
+    rows = torch.arange(len(trainer.task.noisy))
+    assert trainer._mirrored(rows, 0) is None
+    trainer.config = replace(trainer.config, augmentation=AugmentationSettings(flip=True))
+    first, second = trainer._mirrored(rows, 0), trainer._mirrored(rows, 1)
+    assert torch.equal(first, ~second)
+    assert 0 < first.double().mean() < 1
+    assert torch.equal(trainer._mirrored(rows, 2), first)
+
+
 def test_a_batch_is_never_larger_than_the_noisy_set():
     trainer = trained(config(training=TrainingSettings(steps=2, batch_size=10_000, device="cpu")))
     assert trainer.batch_size == len(trainer.task.noisy)
@@ -185,19 +200,16 @@ def test_a_batch_is_never_larger_than_the_noisy_set():
 
 
 def test_each_different_model_is_finished_once(monkeypatch):
-    """With the cosine schedule the selected weights are the averaged ones after the last step: two fits for three."""
+    """With the cosine schedule the selected weights are the averaged ones after the last step: two for three."""
     trainer = trained(config("karat"))
-    trainer.method.network_judges = True  # as with images
-    trainer.method.appearance_logits = trainer.method.probabilities.log()
-    fits = []
-    by_both = trainer.method._by_both
-    monkeypatch.setattr(trainer.method, "_by_both", lambda model: fits.append(model) or by_both(model))
+    finished_ones, finish = [], trainer.method.finish
+    monkeypatch.setattr(trainer.method, "finish", lambda model: finished_ones.append(model) or finish(model))
     finished = trainer.finished_models()
-    assert len(fits) == 2
+    assert len(finished_ones) == 2
     assert finished["selected"] is finished["averaged"]
     assert finished["raw"].model is not finished["averaged"].model
     record = audit_record(trainer, finished["selected"])
-    assert len(fits) == 2, "the audit takes the judgement that was made"
+    assert len(finished_ones) == 2, "the audit takes the judgement that was made"
     torch.testing.assert_close(record.ledger.probabilities, finished["selected"].judgement.probabilities)
     assert torch.equal(record.transition, finished["selected"].judgement.transition)
 

@@ -38,7 +38,7 @@ VECTORS, IMAGES = "wine", "digits"
         (
             {"optimizer.name": "adam", "optimizer.momentum": 0.5},
             VECTORS,
-            ("Optimizer adam", "optimizer.momentum", "sgd and rmsprop do"),
+            ("Optimizer adam", "optimizer.momentum", "sgd, muon and rmsprop do"),
         ),
         ({"optimizer.name": "rmsprop", "optimizer.momentum": 0.5}, VECTORS, None),
         (
@@ -66,11 +66,11 @@ VECTORS, IMAGES = "wine", "digits"
         ),
         ({"data.trusted_per_class": 5}, VECTORS, None),
         (
-            {"methods.karat.refits": 3},
+            {"methods.karat.rounds": 3},
             VECTORS,
-            ("Method karat on vectors", "methods.karat.refits", "its label model is fitted once there"),
+            ("Method karat on vectors", "methods.karat.rounds", "their labels are judged once"),
         ),
-        ({"methods.karat.refits": 3}, IMAGES, None),
+        ({"methods.karat.rounds": 3}, IMAGES, None),
     ],
 )
 def test_what_a_run_does_not_read_is_said(values, data, said):
@@ -95,10 +95,10 @@ def test_many_are_counted():
 
 def test_the_rules_name_settings_that_exist():
     known = set(flat(config_as_dict(Config())))
-    sections = {f"methods.{method.name}." for method in fields(Config().methods)}
+    sections = {"optimizer.", *(f"methods.{method.name}." for method in fields(Config().methods))}
     for data in (load_dataset(VECTORS), load_dataset(IMAGES)):
         for values in ({}, {"optimizer.name": "adam", "training.steps": 5, "augmentation.policy": "none"}):
-            named = {name for rule in rules(read_config(values), data) for name in rule.unread}
+            named = {name for rule in rules(read_config(values), data, fitted=True) for name in rule.unread}
             assert named <= known | sections
 
 

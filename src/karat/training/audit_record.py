@@ -32,4 +32,5 @@ def audit_record(trainer: Trainer, finished: Finished) -> AuditRecord:
         trainer.config.method,
         None if judgement is None else judgement.transition,
         None if judgement is None else judgement.posterior,
+        None if judgement is None else judgement.rates,
     )

@@ -17,7 +17,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     """Return what decides the last bits of a result: versions, device, threads."""
     return {
         "python": platform.python_version(),
-        **{name: version(name) for name in ("karat", "torch", "kornia", "lightning-fabric", "numpy")},
+        **{name: version(name) for name in ("karat", "torch", "kornia", "numpy")},
         "device": str(device),
         "threads": torch.get_num_threads(),
     }

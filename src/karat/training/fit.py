@@ -1,6 +1,6 @@
 """The loop: all steps of a run, told to whoever listens."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from karat.progress_bar import ProgressBar
@@ -50,8 +50,17 @@ class BarListener(Listener):
         self._bar.tell(work, share)
 
 
-def fit(trainer: Trainer, listener: Listener | None = None, *, evaluate: bool = True) -> None:
-    """Take the steps that are left; `evaluate` measures the models where an epoch ends."""
+def fit(
+    trainer: Trainer,
+    listener: Listener | None = None,
+    *,
+    evaluate: bool = True,
+    stop: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Take the steps that are left, until one after which `stop` is true; return whether all of them are done.
+
+    `evaluate` measures the models where an epoch ends.
+    """
     listener = listener or Listener()
     trainer.tell = listener.working
     while not trainer.finished:
@@ -59,5 +68,9 @@ def fit(trainer: Trainer, listener: Listener | None = None, *, evaluate: bool = 
         listener.step_taken()
         if evaluate and trainer.evaluation_due:
             listener.epoch_ended(trainer.end_epoch())
-        if trainer.checkpoint_due:
+        asked_to_stop = stop() and not trainer.finished
+        if trainer.checkpoint_due or asked_to_stop:
             listener.checkpoint_due(trainer.state_dict())
+        if asked_to_stop:
+            return False
+    return True

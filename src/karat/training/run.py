@@ -12,8 +12,9 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from karat.audit.warnings_list import NOTHING_VERIFIED
 from karat.data.task import NoisyTask, prepare_task
-from karat.errors import UserError
+from karat.errors import Stopped, UserError
 from karat.files.json_files import read_json
 from karat.files.locks import locked
 from karat.files.metrics_log import MetricsLog
@@ -25,8 +26,17 @@ from karat.settings.config import Config, flat
 from karat.settings.read import read_config, read_run_config
 from karat.training.audit_record import audit_record
 from karat.training.fit import BarListener, fit
-from karat.training.plan import with_chosen
-from karat.training.run_checkpoint import identity, read_state, save_with_ledger, warn_of_changes, with_ledger
+from karat.training.memory import memory_warning
+from karat.training.plan import is_fitted, with_chosen
+from karat.training.run_checkpoint import (
+    drop_previous,
+    identity,
+    read_state,
+    save_with_ledger,
+    settle,
+    warn_of_changes,
+    with_ledger,
+)
 from karat.training.run_folder import (
     check_folder,
     chosen_settings,
@@ -34,7 +44,8 @@ from karat.training.run_folder import (
     start_folder,
 )
 from karat.training.semantic_noise import semantic_labeller
-from karat.training.trainer import Trainer
+from karat.training.signals import asked_to_stop
+from karat.training.trainer import RATE_AFTER_RECOVERY, RECOVERIES, Diverged, Trainer
 from karat.training.unread import unread_settings
 
 logger = logging.getLogger("karat")
@@ -48,7 +59,7 @@ class RunResult:
 
     `validated` is that of the averaged weights which were best on the noisy validation examples, where there are some.
     All four are None where there are no test examples. `trusted` is the accuracy of the first model on the trusted
-    examples, which training has seen.
+    examples, which training has seen; None where there are none.
     `noise_rate` is the realised share of wrong labels among the noisy ones; None where nobody knows it.
     """
 
@@ -82,7 +93,8 @@ class RunListener(BarListener):
 
     def checkpoint_due(self, state: dict[str, Any]) -> None:
         """Write the checkpoint, with the place in the metrics that belongs to it."""
-        self._save({"trainer": state, "metrics": self._metrics.position(), "seconds": self._seconds()})
+        place = {"metrics": self._metrics.position(), "metrics_checksum": self._metrics.checksum()}
+        self._save({"trainer": state, **place, "seconds": self._seconds()})
 
 
 def task_of(config: Config) -> NoisyTask:
@@ -118,24 +130,33 @@ def train(
 
 
 def train_run(
-    config: Config, folder: Path, resume: bool = False, console: Console | None = None, report: bool = True
+    config: Config,
+    folder: Path,
+    resume: bool = False,
+    console: Console | None = None,
+    report: bool = True,
+    name_folder: bool = False,
 ) -> RunResult:
     """Train as the config says and leave everything in the folder; `resume` goes on from its checkpoint.
 
     The folder must be new or empty, or hold a run of the same config and data if resumed. `report`: write report.html.
+    `name_folder`: say where it is as soon as there is something in it.
     """
     check_folder(folder, resume)
     with locked(folder):
-        return _train(config, folder, resume, console, report)
+        return _train(config, folder, resume, console, report, name_folder)
 
 
-def _train(config: Config, folder: Path, resume: bool, console: Console | None, report: bool) -> RunResult:
+def _train(
+    config: Config, folder: Path, resume: bool, console: Console | None, report: bool, name_folder: bool
+) -> RunResult:
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
+    settle(folder)
     if resume:  # the number of epochs that was chosen may be another one on this machine
         config = with_chosen(config, read_run_config(folder), chosen_settings(folder))
     trainer = Trainer(config, task_of(config), scratch=folder)
-    unread = unread_settings(config, trainer.task.dataset)
+    unread = unread_settings(config, trainer.task.dataset, is_fitted(config.method, trainer.plan.model))
     _warn_of_drawn_trust(trainer)
     state = read_state(folder, trainer.config, trainer.task) if resume else None
     if state is not None:
@@ -143,10 +164,15 @@ def _train(config: Config, folder: Path, resume: bool, console: Console | None, 
         state = with_ledger(folder, state)
     start_folder(folder, trainer, resume)
     console = console or Console(stderr=True, force_terminal=sys.stderr.isatty())
-    for sentence in () if resume else (*unread, *trainer.task.dataset.notes, *trainer.plan.reasons):
+    if name_folder:
+        console.print(f"karat: run folder {folder}", markup=False, highlight=False, soft_wrap=True)
+    assumed = () if len(trainer.task.trusted) else (NOTHING_VERIFIED,)
+    said = () if resume else (*unread, *assumed, *trainer.task.dataset.notes, *trainer.plan.reasons)
+    for sentence in (*said, *memory_warning(trainer)):
         console.print(f"karat: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
     seconds = _fit_in(folder, trainer, state, console)
+    drop_previous(folder)
     finished = trainer.finished_models()
     selected, trusted = finished["selected"], trainer.task.trusted
     measured = _accuracies({name: model for name, (model, _) in finished.items()}, trainer.task)
@@ -154,9 +180,10 @@ def _train(config: Config, folder: Path, resume: bool, console: Console | None, 
         **{name: measured.get(name) for name in WEIGHTS},
         noise_rate=trainer.task.labels.rate,
         seconds=seconds(),
-        trusted=evaluate(selected.model, trusted.inputs, trusted.labels),
+        trusted=evaluate(selected.model, trusted.inputs, trusted.labels) if len(trusted) else None,
     )
-    finish_folder(folder, selected.model, audit_record(trainer, selected), asdict(result), trainer.device)
+    record = audit_record(trainer, selected)
+    finish_folder(folder, selected.model, record, asdict(result), trainer.device, trainer.config.audit)
     if report:
         report_after_training(trainer.task, folder)
     return result
@@ -170,16 +197,67 @@ def _fit_in(folder: Path, trainer: Trainer, state: dict[str, Any] | None, consol
     def seconds() -> float:
         return time.monotonic() - began
 
+    def say(sentence: str) -> None:
+        console.print(f"karat: {sentence}", markup=False, highlight=False)
+
+    def save(moving: dict[str, Any]) -> None:
+        save_with_ledger(folder, {**fixed, **moving})
+
     if state is not None:
         trainer.load_state_dict(state["trainer"])
     title = f"{trainer.task.dataset.name} {trainer.config.method}"
-    with (
-        MetricsLog(folder / "metrics.jsonl") as metrics,
-        ProgressBar(title, trainer.total_steps, trainer.steps_done, console) as bar,
-    ):
-        metrics.truncate(0 if state is None else state["metrics"])
-        fit(trainer, RunListener(bar, metrics, lambda moving: save_with_ledger(folder, {**fixed, **moving}), seconds))
-    return seconds
+    while True:
+        try:
+            with (
+                asked_to_stop(say) as asked,
+                MetricsLog(folder / "metrics.jsonl") as metrics,
+                ProgressBar(title, trainer.total_steps, trainer.steps_done, console) as bar,
+            ):
+                _continue_metrics(metrics, state)
+                done = fit(trainer, RunListener(bar, metrics, save, seconds), stop=lambda: asked() > 0)
+        except Diverged as error:
+            state = _go_back(folder, trainer, error)
+            continue
+        if not done:
+            again = f"`karat train --resume --run {folder}` continues"
+            raise Stopped(asked(), f"stopped after step {trainer.steps_done} of {trainer.total_steps}; {again}.")
+        return seconds
+
+
+def _continue_metrics(metrics: MetricsLog, state: dict[str, Any] | None) -> None:
+    """Drop the lines that were written after the checkpoint; say where those before it are not as they were."""
+    metrics.truncate(0 if state is None else state["metrics"])
+    if state is not None and metrics.checksum() != state["metrics_checksum"]:
+        logger.warning(
+            "metrics.jsonl is damaged: its lines up to step %d are not as written, and the curves of the "
+            "report may be wrong there; the training is not.",
+            state["trainer"]["steps_done"],
+        )
+
+
+def _go_back(folder: Path, trainer: Trainer, error: Diverged) -> dict[str, Any] | None:
+    """Put the trainer back to its last checkpoint, or to the start, with a lower rate; return the checkpoint."""
+    if trainer.recoveries == RECOVERIES:
+        raise UserError(
+            f"{error} Lower rates did not help, {RECOVERIES} times: look for huge or missing values in the data, too."
+        ) from error
+    recoveries = trainer.recoveries + 1
+    state = read_state(folder, trainer.config, trainer.task)
+    if state is None:
+        trainer.load_state_dict(Trainer(trainer.config, trainer.task, scratch=folder).state_dict())
+    else:
+        state = with_ledger(folder, state)
+        trainer.load_state_dict(state["trainer"])
+    trainer.recoveries = recoveries
+    logger.warning(
+        "%s The run goes on from step %d with %.2g of the rate (%d of %d times).",
+        str(error).split(":")[0] + ".",
+        trainer.steps_done,
+        RATE_AFTER_RECOVERY**recoveries,
+        recoveries,
+        RECOVERIES,
+    )
+    return state
 
 
 def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
@@ -188,6 +266,7 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
     The other weights of a finished run have the accuracies that were measured at its end, where the model still has
     the one that it had then.
     """
+    config = with_chosen(config, read_run_config(folder), chosen_settings(folder))
     task = task_of(config)
     state = read_state(folder, config, task)
     if state is None:
@@ -218,12 +297,11 @@ def _accuracies(models: Mapping[str, nn.Module], task: NoisyTask) -> dict[str, A
 
 
 def _warn_of_drawn_trust(trainer: Trainer) -> None:
-    if not trainer.task.dataset.curated and trainer.task.dataset.trusted is None:
+    if len(trainer.task.trusted) and not trainer.task.dataset.curated and trainer.task.dataset.trusted is None:
         logger.warning(
             "%d trusted examples of each class were drawn from the train labels, so these must be right: better mark "
-            "the ones that you verified, in a boolean array `trusted` of %s.",
+            "the ones that you verified.",
             trainer.config.data.trusted_per_class,
-            trainer.config.data.name,
         )
 
 

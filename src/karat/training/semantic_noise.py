@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from karat.data.augmentation import AugmentationSettings, seeded
+from karat.data.augmentation import seeded
 from karat.data.examples import Dataset, Examples
 from karat.data.images import ImageFiles
 from karat.data.modality import IMAGES, modality_of
@@ -19,10 +19,10 @@ from karat.data.noise.kinds import Labeller
 from karat.data.noise.label_files import load_labels, save_labels
 from karat.data.noise.labels import NoisyLabels
 from karat.data.samplers import ShuffledStream
-from karat.data.settings import NoiseSettings
+from karat.data.settings import AugmentationSettings, NoiseSettings
 from karat.data.trusted import rank_within_class
 from karat.errors import UserError
-from karat.inference.device import make_fabric
+from karat.inference.device import compute_device
 from karat.inference.evaluation import predict_probabilities
 from karat.models import build_model
 from karat.settings.config import OptimizerSettings
@@ -113,10 +113,10 @@ def _trained(
     generator: torch.Generator,
 ) -> nn.Module:  # fmt: skip
     shape = tuple(train.inputs.shape[1:])
-    fabric = make_fabric(device)
-    model = fabric.to_device(build_model(settings.model, shape, classes))
+    where = compute_device(device)
+    model = build_model(settings.model, shape, classes).to(where)
     augmentation = modality_of(shape).augment(shape, flip, AugmentationSettings(policy="none"))
-    optimizer = make_optimizer(model.parameters(), OptimizerSettings(rate=0.05, nesterov=True))
+    optimizer = make_optimizer(model, OptimizerSettings("sgd", 0.05, 0.9, nesterov=True))
     batch_size = min(default_batch_size(len(chosen)), len(chosen))
     steps = settings.epochs * math.ceil(len(chosen) / batch_size)
     schedule, stream = cosine(0.05, steps), ShuffledStream(chosen, generator)
@@ -124,8 +124,8 @@ def _trained(
     for step in range(steps):
         set_rate(optimizer, schedule(step))
         batch = train.batch(stream.next(batch_size))
-        views = augmentation.weak(batch.inputs, generator).to(fabric.device)
-        loss = cross_entropy(model(views), batch.labels.to(fabric.device))
+        views = augmentation.weak(batch.inputs, generator).to(where)
+        loss = cross_entropy(model(views), batch.labels.to(where))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

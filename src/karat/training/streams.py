@@ -19,7 +19,7 @@ class Streams:
         self.restrict(None)
         self.trusted: BalancedStream | ShuffledStream = (
             BalancedStream(trusted_labels, trusted)
-            if balanced
+            if balanced and len(trusted_labels)
             else ShuffledStream(torch.arange(len(trusted_labels)), trusted)
         )
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
-from torch import nn
+from torch import Tensor, nn
 
 from karat.audit.ledger import Ledger
+from karat.data.modality import IMAGES
 from karat.data.task import NoisyTask
 from karat.errors import UserError
-from karat.inference.device import make_fabric
+from karat.inference.device import compute_device
 from karat.inference.evaluation import evaluate, predict_probabilities
 from karat.methods import make_method, settings_of
 from karat.methods.method import Finished, Tell, ignored
@@ -31,6 +31,14 @@ from karat.training.streams import Streams, new_generator
 STEPS_BETWEEN_CHECKPOINTS = 50  # at least: writing one takes as long as several steps of a small network
 
 
+RECOVERIES = 3  # how often a run whose loss was not finite goes back and on with a lower rate
+RATE_AFTER_RECOVERY = 0.3
+
+
+class Diverged(UserError):
+    """The loss is not finite any more."""
+
+
 class Trainer:
     """Everything that changes during a run; `state_dict` holds all of it, so that a run can go on bit for bit.
 
@@ -41,13 +49,12 @@ class Trainer:
         self,
         config: Config,
         task: NoisyTask,
-        fabric: Fabric | None = None,
         scratch: Path | None = None,
         build: Build = build_model,
     ) -> None:
-        self.fabric = fabric or make_fabric(config.training.device)
-        self.config, self.plan = resolved(config, task, self.fabric.device.type)
-        self.task, self.device, self.build = task, self.fabric.device, build
+        self.device = compute_device(config.training.device)
+        self.config, self.plan = resolved(config, task, self.device.type)
+        self.task, self.build = task, build
         self.classes = len(task.dataset.classes)
         self.batch_size, self.total_steps = self.plan.batch_size, self.plan.steps
         self.steps_per_epoch = math.ceil(len(task.noisy) / self.batch_size)
@@ -57,23 +64,25 @@ class Trainer:
         self.trusted_ledger = Ledger(len(task.trusted), self.classes, scratch)
         self.epoch_sums = EpochSums()
         self.steps_done = 0
+        self.recoveries = 0  # how often the run went back to a good state: each lowers the rate
 
     def _make_method(self) -> None:
         """Make network, optimizer and method from the global random state, and lay out the run."""
         config, optimizer = self.config, self.config.optimizer
         torch.manual_seed(config.seed)
-        self.learner = new_learner(config, self.task, self.fabric, self.build)
+        self.learner = new_learner(config, self.task, self.device, self.build)
         self.settings = settings_of(config.method, config.methods)
         self.tell: Tell = ignored  # whoever shows the progress may listen
         seen = method_task(
             config,
             self.task,
-            self.fabric,
+            self.device,
             lambda: self.kept.averaged.module,
             lambda work, share: self.tell(work, share),
             self.build,
         )
         self.method = make_method(config.method, seen, self.settings)
+        assert optimizer.rate is not None  # settled by the plan
         self.model = self.method.deployed(self.learner.network.module)
         self.kept = KeptModels(self.model, config.training.average_decay)
         self.course = make_course(
@@ -89,7 +98,8 @@ class Trainer:
         seeds = torch.Generator().manual_seed(self.config.seed)
         self.generator = new_generator(seeds)
         self.streams = Streams(len(self.task.noisy), self.task.trusted.labels, training.trusted_balanced, seeds)
-        self.trusted_batch_size = training.trusted_batch_size or self.batch_size
+        self._first_mirrored = torch.rand(len(self.task.noisy), generator=new_generator(seeds)) < 0.5
+        self.trusted_batch_size = (training.trusted_batch_size or self.batch_size) if len(self.task.trusted) else 0
 
     def train_step(self) -> StepResult:
         """Take the method's next step and enter in the ledger what it found."""
@@ -100,11 +110,12 @@ class Trainer:
         if progress.step % progress.steps_per_epoch == 0:
             self.method.begin_epoch(progress, self.learner, self.settings, self.generator)
         for learner in (self.learner, *self.method.partners):
-            set_rate(learner.optimizer, self.course.rate(self.steps_done))
+            set_rate(learner.optimizer, self.rate)
             learner.network.module.train()
         batch = self._next_batch(progress)
 
         result = self.method.step(self.learner, batch, self.settings, self.generator)
+        self._check_finite({name: value.item() for name, value in result.losses.items()})
 
         self.kept.averaged.update(self.model)
         if self.steps_done == self.course.selected_step:
@@ -117,6 +128,11 @@ class Trainer:
         self.epoch_sums.add(result, batch.given_labels)
         self.steps_done += 1
         return result
+
+    @property
+    def rate(self) -> float:
+        """Return the learning rate of the next step."""
+        return self.course.rate(self.steps_done) * RATE_AFTER_RECOVERY**self.recoveries
 
     @property
     def finished(self) -> bool:
@@ -135,19 +151,12 @@ class Trainer:
         return self.steps_done % every == 0 or self.finished
 
     def end_epoch(self) -> dict[str, float]:
-        """Return the metrics of the epoch that ends; keep the best model of it and begin new sums.
-
-        Stops where the training diverged.
-        """
+        """Return the metrics of the epoch that ends; keep the best model of it and begin new sums."""
         means = self.epoch_sums.means()
-        self._check_finite(means)
-        trusted = predict_probabilities(self.kept.averaged.module, self.task.trusted.inputs)
-        self.trusted_ledger.predict(trusted, self.task.trusted.labels)
         metrics = {
             "step": self.steps_done,
             "epoch": self.steps_done / self.steps_per_epoch,
-            "rate": self.course.rate(self.steps_done - 1),
-            "trusted_accuracy": (trusted.argmax(dim=1) == self.task.trusted.labels).double().mean().item(),
+            "rate": self.course.rate(self.steps_done - 1) * RATE_AFTER_RECOVERY**self.recoveries,
             **means,
             **coefficient_metrics(self.ledger, self.task.mislabelled),
             **self._measured(),
@@ -157,18 +166,19 @@ class Trainer:
         self.epoch_sums = EpochSums()
         return metrics
 
-    def _check_finite(self, means: Mapping[str, float]) -> None:
-        diverged = [name for name, value in means.items() if not math.isfinite(value)]
+    def _check_finite(self, losses: Mapping[str, float]) -> None:
+        """Stop before a step that diverged enters the ledger and the averages."""
+        diverged = [name for name, value in losses.items() if not math.isfinite(value)]
         if diverged:
-            raise UserError(
-                f"Training diverged before step {self.steps_done} ({', '.join(diverged)} not finite): "
+            raise Diverged(
+                f"Training diverged at step {self.steps_done + 1} ({', '.join(diverged)} not finite): "
                 "lower optimizer.rate and start a new run."
             )
 
     def _measured(self) -> dict[str, float]:
-        """Measure averaged and raw weights on the test examples, averaged ones on those held out, where there are."""
+        """Measure averaged and raw weights on test examples, averaged ones on trusted and held-out ones."""
         test, validation = self.task.dataset.test, self.task.validation
-        found: dict[str, float] = {}
+        found = self._on_trusted()
         if len(test):
             averaged = evaluate(self.kept.averaged.module, test.inputs, test.labels)
             raw = evaluate(self.model, test.inputs, test.labels)
@@ -178,6 +188,15 @@ class Trainer:
             accuracy = evaluate(self.kept.averaged.module, validation.inputs, validation.labels)
             found["validation_accuracy"] = accuracy.top1
         return found
+
+    def _on_trusted(self) -> dict[str, float]:
+        """Measure averaged weights on the trusted examples, where there are some, and enter what they predict."""
+        inputs, labels = self.task.trusted.inputs, self.task.trusted.labels
+        if not len(labels):
+            return {}
+        predicted = predict_probabilities(self.kept.averaged.module, inputs)
+        self.trusted_ledger.predict(predicted, labels)
+        return {"trusted_accuracy": (predicted.argmax(dim=1) == labels).double().mean().item()}
 
     def models(self) -> dict[str, nn.Module]:
         """Return the models of the run by name, as they are now; only those that are chosen yet."""
@@ -200,6 +219,7 @@ class Trainer:
         """Return everything that the next steps depend on."""
         return {
             "steps_done": self.steps_done,
+            "recoveries": self.recoveries,
             **{name: part.state_dict() for name, part in self._parts().items()},
             "generator": self.generator.get_state(),
             "random_states": random_states(),
@@ -207,7 +227,7 @@ class Trainer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
-        self.steps_done = state["steps_done"]
+        self.steps_done, self.recoveries = state["steps_done"], state["recoveries"]
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.generator.set_state(state["generator"])
@@ -234,7 +254,7 @@ class Trainer:
         rows = self.method.begin_phase(number, self.learner, self.settings, self.generator)
         if number > 0 and self.course.phases[number].fresh:
             for learner in (self.learner, *self.method.partners):
-                fresh = new_module(self.config, self.task, self.fabric, self.build)
+                fresh = new_module(self.config, self.task, self.device, self.build)
                 learner.network.module.load_state_dict(fresh.state_dict())
                 learner.optimizer.state.clear()
             self.kept.restart(self.model)
@@ -251,7 +271,15 @@ class Trainer:
             trusted.labels.to(self.device),
             rows,
             progress,
+            self._mirrored(rows, progress.epoch),
         )
+
+    def _mirrored(self, rows: Tensor, epoch: int) -> Tensor | None:
+        """Return which of these noisy examples are mirrored in this pass: half of them, and the others in the next."""
+        dataset = self.task.dataset
+        if dataset.modality is not IMAGES or not self.config.augmentation.mirrors(dataset.flip):
+            return None
+        return self._first_mirrored[rows] ^ bool(epoch % 2)
 
 
 def _same_weights(one: nn.Module, other: nn.Module) -> bool:

@@ -7,9 +7,10 @@ only of no use here is said: a recipe shares settings among rows, a config file 
 from dataclasses import asdict, fields
 from typing import NamedTuple
 
+from karat.data.datasets import DOWNLOADABLE
 from karat.data.examples import Dataset
-from karat.data.modality import IMAGES
-from karat.methods import MethodSettings
+from karat.data.modality import IMAGES, TEXTS
+from karat.methods.settings import MethodSettings
 from karat.settings.config import Config, flat
 from karat.settings.presets import PRESETS
 from karat.training.optimizers import OPTIMIZERS, arguments_of
@@ -17,9 +18,11 @@ from karat.training.optimizers import OPTIMIZERS, arguments_of
 _SHOWN = 3
 _OF_IMAGES = (
     *("data.image_size", "data.on_bad_image", "data.path_column", "augmentation.policy", "augmentation.magnitude"),
-    *("augmentation.crop", "augmentation.cutout", "augmentation.flip"),
+    *("augmentation.crop", "augmentation.cutout", "augmentation.flip", "augmentation.prediction_views"),
 )
 _OF_VECTORS = ("data.missing", "augmentation.feature_dropout", "augmentation.feature_noise")
+_OF_TEXTS = ("data.download", "data.encoder")
+_OF_TRAINING = ("training.epochs", "training.steps", "training.batch_size", "training.average_decay", "optimizer.")
 _WEBVISION = ("webvision", "webvision_mini")  # they draw their trusted images from ImageNet while they are loaded
 
 
@@ -31,12 +34,13 @@ class Rule(NamedTuple):
     remedy: str
 
 
-def rules(config: Config, dataset: Dataset) -> tuple[Rule, ...]:
+def rules(config: Config, dataset: Dataset, fitted: bool) -> tuple[Rule, ...]:
     """Return what a run of this config on this dataset does not read; nothing where a rule does not apply."""
     method, optimizer, training = config.method, config.optimizer.name, config.training
     methods = [settings.name for settings in fields(MethodSettings)]
     with_momentum = [name for name in OPTIMIZERS if "momentum" in arguments_of(name)]
     images = dataset.modality is IMAGES
+    read_by_texts = ("data.on_bad_image",) if dataset.modality is TEXTS else ()
     named = dataset.trusted is not None and dataset.name not in _WEBVISION
     return (
         Rule(
@@ -46,13 +50,13 @@ def rules(config: Config, dataset: Dataset) -> tuple[Rule, ...]:
         ),
         Rule(
             "Method karat on vectors",
-            ("methods.karat.refits",) if method == "karat" and not images else (),
-            "its label model is fitted once there",
+            ("methods.karat.rounds",) if method == "karat" and not images else (),
+            "their labels are judged once",
         ),
         Rule(
             f"Optimizer {optimizer}",
-            () if "momentum" in arguments_of(optimizer) else ("optimizer.momentum",),
-            f"{' and '.join(with_momentum)} do",
+            () if optimizer == "auto" or "momentum" in arguments_of(optimizer) else ("optimizer.momentum",),
+            f"{', '.join(with_momentum[:-1])} and {with_momentum[-1]} do",
         ),
         Rule(
             f"A run of {training.steps} steps",
@@ -64,7 +68,17 @@ def rules(config: Config, dataset: Dataset) -> tuple[Rule, ...]:
             () if config.augmentation.policy == "randaugment" or not images else ("augmentation.magnitude",),
             "randaugment does",
         ),
-        Rule("A dataset of vectors", () if images else _OF_IMAGES, "one of images does"),
+        Rule(
+            f"A dataset of {dataset.modality.name}",
+            () if images else tuple(name for name in _OF_IMAGES if name not in read_by_texts),
+            "one of images does",
+        ),
+        Rule(
+            f"A dataset of {dataset.modality.name}",
+            () if dataset.modality is TEXTS else _OF_TEXTS[dataset.name in DOWNLOADABLE :],
+            "one of texts does",
+        ),
+        Rule("A run that trains no network", _OF_TRAINING if fitted else (), "--model mlp trains one"),
         Rule("A dataset of images", _OF_VECTORS if images else (), "one of vectors does"),
         Rule(
             "A dataset that names its trusted examples",
@@ -74,21 +88,23 @@ def rules(config: Config, dataset: Dataset) -> tuple[Rule, ...]:
     )
 
 
-def unread_settings(config: Config, dataset: Dataset) -> list[str]:
+def unread_settings(config: Config, dataset: Dataset, fitted: bool = False) -> list[str]:
     """Say which settings were changed that a run of this config on this dataset does not read, a sentence each.
+
+    `fitted`: its classifier is fitted, and nothing trained.
 
     >>> from karat.data.datasets import load_dataset
     >>> from karat.settings.read import read_config
     >>> changed = {"method": "gce", "methods.ieg.temperature": 0.3, "optimizer.name": "adam", "optimizer.momentum": 0.5}
     >>> print(*unread_settings(read_config(changed), load_dataset("wine")), sep="\\n")
     Method gce does not read methods.ieg.temperature: its own are methods.gce.
-    Optimizer adam does not read optimizer.momentum: sgd and rmsprop do.
+    Optimizer adam does not read optimizer.momentum: sgd, muon and rmsprop do.
     """
     # What has the value of a preset is nobody's choice.
     usual = [flat(asdict(one)) for one in PRESETS.values()]
     changed = [name for name, value in flat(asdict(config)).items() if all(value != one[name] for one in usual)]
     sentences = []
-    for subject, unread, remedy in rules(config, dataset):
+    for subject, unread, remedy in rules(config, dataset, fitted):
         sections = tuple(name for name in unread if name.endswith("."))
         found = [name for name in changed if name in unread or name.startswith(sections)]
         if found:

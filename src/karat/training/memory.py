@@ -1,0 +1,80 @@
+"""What a run needs in memory, reckoned before its first step, and what the machine has left."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from karat.data.images import CACHE_BYTES
+from karat.methods.karat.constants import CONSTANTS
+from karat.models import PRETRAINED, build_model
+from karat.training.plan import COSTS
+from karat.training.trainer import Trainer
+
+FLOAT = 4
+COPIES = 7  # of the parameters: their own, gradient, momentum, three averages, and one while a model is finished
+PASSES = 2  # what a layer returned is kept for the way back, where gradients of its size are made
+OF_LABEL_MODEL = 2**30  # logits of many heads at once, whose number is limited, and responses of filters
+FEATURE_COPIES = 10  # of the features by which method karat judges: read, smoothed, split, centred
+GIGABYTE = 2**30
+
+
+def memory_warning(trainer: Trainer) -> list[str]:
+    """Say in a sentence that a run does not fit into what is free; nothing where it does, or where nobody knows."""
+    free, needed = free_memory(), needed_memory(trainer)
+    if free is None or trainer.device.type != "cpu" or needed <= free:
+        return []
+    return [
+        f"This run needs about {needed / GIGABYTE:.1f} GB of memory and {free / GIGABYTE:.1f} GB are free, so the "
+        "system may end it: use --data.limit N, a smaller --training.batch_size or a smaller --model."
+    ]
+
+
+def needed_memory(trainer: Trainer) -> int:
+    """Return roughly how many bytes a run takes beside what is loaded already."""
+    config, task = trainer.config, trainer.task
+    shape, rows = tuple(task.noisy.inputs.shape[1:]), len(task.noisy)
+    outputs = numbers_of_layers(config.model, shape, trainer.classes)
+    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    images_a_step = trainer.batch_size * COSTS.get(config.method, 1.0)
+    needed = FLOAT * (PASSES * int(images_a_step * outputs) + COPIES * parameters)
+    if config.method == "karat":
+        needed += OF_LABEL_MODEL + FEATURE_COPIES * FLOAT * CONSTANTS.appearance.directions * rows
+    if not isinstance(task.noisy.inputs, Tensor):  # decoded images are kept until the cache is full
+        needed += min(CACHE_BYTES, rows * torch.Size(shape).numel())
+    return needed
+
+
+def numbers_of_layers(model: str, shape: tuple[int, ...], classes: int) -> int:
+    """Return how many numbers the layers of a network return for one example; nothing is computed.
+
+    >>> numbers_of_layers("mlp", (13,), classes=3)  # linear, BatchNorm, ReLU and dropout of 256, twice, and the head
+    2051
+    """
+    found = 0
+
+    def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: object) -> None:
+        nonlocal found
+        if isinstance(output, Tensor) and not list(layer.children()):
+            found += output.numel()
+
+    with torch.random.fork_rng(devices=[]), torch.device("meta"), torch.no_grad():
+        network = build_model(model.removesuffix(PRETRAINED), shape, classes).eval()
+        for layer in network.modules():
+            layer.register_forward_hook(count)
+        network(torch.zeros(1, *shape))
+    return found
+
+
+def free_memory(root: Path = Path("/")) -> int | None:
+    """Return how many bytes this process may still take: of the machine, or of the container that it is in (Linux)."""
+    try:
+        lines = (root / "proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return None
+    try:
+        limit = int((root / "sys/fs/cgroup/memory.max").read_text())
+        return min(free, limit - int((root / "sys/fs/cgroup/memory.current").read_text()))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return free

@@ -25,7 +25,7 @@ wheel: $(INSTALLED)
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	$(BIN)/python -m pip install --quiet --no-deps --target build/wheel dist/*.whl
 	cd build/wheel && PYTHONPATH=. $(abspath $(BIN))/python -c \
-	  "import karat, karat.cli, karat.bench.paper, pathlib; karat.bench.paper.paper_lines(); \
+	  "import karat, karat.cli, karat.commands, karat.bench.paper, pathlib; karat.bench.paper.paper_lines(); \
 	  assert pathlib.Path(karat.__file__).is_relative_to(pathlib.Path.cwd()); \
 	  import karat.report.page as page; page.check_assets()"
 

@@ -30,7 +30,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from karat import Config, read_safe_csv, train
 from karat.data.datasets import load_dataset
 from karat.data.task import prepare_task
-from karat.methods import CleanlabSettings, MethodSettings
+from karat.methods.settings import CleanlabSettings, MethodSettings
 from karat.settings.config import DataSettings, NoiseSettings, TrainingSettings
 from karat.training.fit import fit
 from karat.training.run import task_of

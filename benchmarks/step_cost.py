@@ -13,7 +13,8 @@ import statistics
 import torch
 
 from karat.algorithm.network import Network
-from karat.methods import MethodSettings, make_method, settings_of
+from karat.methods import make_method, settings_of
+from karat.methods.settings import MethodSettings
 from karat.methods.step import Batch, Learner
 from karat.models import build_model
 from timing import interleaved_seconds, machine, median_ratio
@@ -25,7 +26,9 @@ PASSES = {"supervised": 3 / 3, "l2r": 8 / 3, "ieg": 22 / 3}
 class Unchanged:
     """No augmentation: it costs the same for any network."""
 
-    def weak(self, inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def weak(
+        self, inputs: torch.Tensor, generator: torch.Generator, mirrored: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Return the inputs."""
         return inputs
 

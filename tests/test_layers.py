@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "data": SMALL | {"noise_matrix"},
     "audit": SMALL | {"noise_matrix"},
     "methods": SMALL | {"algorithm", "noise_matrix"},
-    "settings": SMALL | {"algorithm", "data", "methods", "report"},
+    "settings": SMALL | {"algorithm", "audit", "data", "methods", "report"},
     "report": SMALL | {"audit", "data"},
     "inference": SMALL | {"algorithm", "data", "methods", "models", "progress_bar"},
     "training": SMALL | LABORATORY | {"inference", "progress_bar", "report", "settings"},
@@ -26,7 +26,8 @@ MAY_IMPORT = {
     "own_loop": SMALL | {"algorithm"},
     "estimator": SMALL | LABORATORY | {"inference", "progress_bar", "settings", "training"},
     "demo": SMALL | {"data", "report", "settings", "training"},
-    "cli": SMALL | {"audit", "bench", "data", "demo", "inference", "report", "settings", "training"},
+    "commands": SMALL | {"audit", "bench", "data", "demo", "inference", "report", "settings", "training"},
+    "cli": SMALL | {"commands", "settings"},
     "__main__": {"cli"},
     # only when asked for
     "__init__": SMALL | {"algorithm", "data", "estimator", "inference", "own_loop", "settings", "training"},

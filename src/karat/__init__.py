@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from karat.data.task import make_task as make_task
     from karat.errors import UserError as UserError
     from karat.estimator.classifier import KaratClassifier as KaratClassifier
+    from karat.estimator.classifier import LabelAuditWarning as LabelAuditWarning
     from karat.estimator.classifier import NoTrustedLabelsWarning as NoTrustedLabelsWarning
     from karat.files.safe_csv import read_safe_csv as read_safe_csv
     from karat.inference.model import TrainedModel as TrainedModel
@@ -32,6 +33,7 @@ _HOMES = {  # in the order of docs/api.md
     "TrainedModel": "karat.inference.model",
     "KaratClassifier": "karat.estimator.classifier",
     "NoTrustedLabelsWarning": "karat.estimator.classifier",
+    "LabelAuditWarning": "karat.estimator.classifier",
     "data_coefficients": "karat.own_loop",
     "DataCoefficients": "karat.algorithm.coefficients",
     "AlgorithmSettings": "karat.algorithm.settings",

@@ -11,6 +11,18 @@ class UserError(ValueError):
     """Something the user gave cannot be used; the message says what, and what to do instead."""
 
 
+class DamagedFile(UserError):
+    """A file is not what was written to it; where there is an older one, that one serves."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked the process to end; the exit code is 128 and its number: 130 for Ctrl-C, 143 for SIGTERM."""
+
+    def __init__(self, number: int, message: str = "stopped") -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number
+
+
 def unreadable(path: object, error: OSError) -> UserError:
     """Return the error of a file that cannot be opened or read.
 
@@ -18,6 +30,15 @@ def unreadable(path: object, error: OSError) -> UserError:
     UserError('Cannot read labels.csv (No such file or directory); check the path.')
     """
     return UserError(f"Cannot read {path} ({error.strerror or error}); check the path.")
+
+
+def terminal_safe(text: object) -> str:
+    r"""Return a user's text without characters that would steer a terminal or begin a line of their own.
+
+    >>> terminal_safe("new\nline\x1b[2J")
+    'new�line�[2J'
+    """
+    return "".join(character if character.isprintable() else "\ufffd" for character in str(text))
 
 
 def suggestion(name: str, legal: Iterable[str]) -> str:

@@ -96,8 +96,8 @@ GRID = "columns: {a: {}}\nrows: {gce: {}}\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rows: {gce: [}", "is not a YAML file"),
-        ("\x00", "is not a YAML file"),
+        ("rows: {gce: [}", "is not YAML"),
+        ("\x00", "is not YAML"),
         ("just text", "holds no recipe: write rows, columns and settings"),
         ("", "holds no recipe"),
         ("columns: {a: {}}", "has no rows: give it `rows:`"),
@@ -109,7 +109,10 @@ GRID = "columns: {a: {}}\nrows: {gce: {}}\n"
         ("columns: {a: {seeds: [1]}}\nrows: {gce: {}}", "'a' in wines.yaml has the unknown key 'seeds'"),
         ("columns: {a/b: {}}\nrows: {gce: {}}", "the name 'a/b' must not have a slash"),
         (GRID + "settings: {data.nam: wine}", "wines.yaml, row gce, column a: There is no setting 'data.nam'"),
-        (GRID + "settings: {optimizer.rate: fast}", "row gce, column a: optimizer.rate: expected float. Got: fast"),
+        (
+            GRID + "settings: {optimizer.rate: fast}",
+            "row gce, column a: optimizer.rate: expected float or null. Got: fast",
+        ),
         (GRID + "settings: {noise.rate: 0.4}", "row gce, column a: Noise 'none' does not read noise.rate: leave"),
         ("columns: {a: {}}\nrows: {x: {settings: {method: iegg}}}", "column a: Unknown method 'iegg'. Did you mean"),
         (GRID + "settings: {seed: 3}", "the setting seed has no effect in a recipe, write `seeds: [3]`"),

@@ -137,7 +137,7 @@ def test_the_model_in_python(run):
 def test_an_unfinished_run_predicts_with_its_newest_checkpoint(run, tmp_path, caplog):
     unfinished = tmp_path / "run"
     shutil.copytree(run, unfinished)
-    for name in ("model.safetensors", "results.json"):
+    for name in ("model.safetensors", "results.json", "checksums.json"):
         (unfinished / name).unlink()
     table(4, seed=5).to_csv(tmp_path / "new.csv", index=False)
     assert predict_run(unfinished, str(tmp_path / "new.csv"), tmp_path / "out.csv") == 4

@@ -127,7 +127,7 @@ def test_no_old_name_is_a_legal_one():
     ("text", "message"),
     [
         (None, "There is no run in .*: config.yaml is missing, check the folder"),
-        ("a: [", "config.yaml cannot be read .*: delete the run's folder"),
+        ("a: [", "config.yaml is not YAML .*: mend it. Or delete the run's folder"),
         ("just text", "config.yaml holds no settings: delete the run's folder"),
         ("sed: 5", "does not fit this version of Karat: There is no setting 'sed'. Did you mean 'seed'.*Train again"),
     ],

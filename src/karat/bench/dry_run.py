@@ -94,7 +94,7 @@ def _cost(cells: tuple[Cell, ...]) -> Cost:
     """Measure one kind of cell with two small batches, and extrapolate to its real one."""
     config = cells[0].config
     size = size_of(config)
-    noisy = max(size.examples - size.classes * config.data.trusted_per_class, 2)
+    noisy = max(size.examples - size.classes * config.data.drawn_per_class(curated=True), 2)
     training = config.training
     settled = plan(
         size.shape, noisy, size.classes, model=config.model,
@@ -137,7 +137,7 @@ def _kinds(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
         kind = replace(
             config,
             seed=0,
-            data=replace(config.data, trusted_per_class=10),
+            data=replace(config.data, trusted_per_class=None),
             noise=NoiseSettings(),
             methods=replace(config.methods, ieg=replace(config.methods.ieg, **weights)),
             optimizer=OptimizerSettings(config.optimizer.name),

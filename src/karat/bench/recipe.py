@@ -27,6 +27,7 @@ import yaml
 from karat.bench.paper import paper_result
 from karat.data.noise.kinds import noise_of
 from karat.errors import UserError, choose, suggestion
+from karat.files.yaml_files import check_yaml
 from karat.methods import METHODS
 from karat.settings.config import Config, flat
 from karat.settings.read import read_config
@@ -142,8 +143,10 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"There is no recipe {path}: the recipes are YAML files, see the folder recipes/.")
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a SafeLoader
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        content = yaml.load(check_yaml(path), _Loader)  # noqa: S506  a SafeLoader
+    except UserError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path} is not a YAML file ({' '.join(str(error).split())}): mend it there.") from error
     if not isinstance(content, dict):
         raise UserError(f"{path} holds no recipe: write rows, columns and settings, as the files in recipes/ do.")

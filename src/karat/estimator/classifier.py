@@ -13,12 +13,11 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
 from karat.audit.run_audit import Audit, audit
 from karat.data.sources.memory import from_memory
 from karat.data.task import NoisyTask, make_task
-from karat.data.trusted import rank_within_class
 from karat.errors import UserError
 from karat.estimator.inputs import (
     Array,
@@ -39,7 +38,6 @@ from karat.training.trainer import Trainer
 from karat.training.unread import unread_settings
 
 DEFAULT_METHOD = "karat"
-DRAWN_PER_CLASS = 10  # rows that are taken to be right where nobody named trusted ones
 _ARGUMENTS = ("method", "model", "seed", "training.device")  # settings of a run that are arguments here
 _OF_RUNS = ("training.threads", "training.checkpoint_every")  # a fit leaves threads to torch and writes no checkpoint
 LABEL_COLUMNS = ("given_label", "predicted_label", "suggested_label", "helpful_label", "cleaned_label")
@@ -47,7 +45,11 @@ Model = str | nn.Module | Callable[[tuple[int, ...], int], nn.Module]
 
 
 class NoTrustedLabelsWarning(UserWarning):
-    """No trusted labels were given, so some of the given ones were taken to be right."""
+    """No trusted labels were given, so that nothing confirms what is said of the labels."""
+
+
+class LabelAuditWarning(UserWarning):
+    """What the audit of a fit found to worry about: `warnings_` has the same sentences."""
 
 
 def default_epochs(batches: int) -> int:
@@ -80,7 +82,8 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         verbose: 1 shows a progress bar.
 
     After `fit`: `classes_`, `n_features_in_`, `feature_names_in_`, `n_iter_` (epochs), `label_issues_` and
-    `cleaned_labels_` (DataFrames, docs/estimator.md), `noise_rate_`, `noise_interval_`, `trusted_rows_`, `network_`.
+    `cleaned_labels_` (DataFrames, docs/estimator.md), `noise_rate_`, `noise_interval_`, `warnings_` (sentences, each
+    also a LabelAuditWarning), `trusted_rows_`, `network_`.
 
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
@@ -118,9 +121,10 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, trusted: Any = None) -> "KaratClassifier":
         """Learn from noisy labels with the help of trusted ones.
 
-        X are vectors (N, F), images (N, H, W[, C]) or a DataFrame with numeric and categorical columns. `trusted` is a
-        boolean mask of the rows whose labels were verified, their indices, or a pair (X_trusted, y_trusted) of further
-        rows. Without it, ten rows of each class at most are drawn and taken to be right, with a NoTrustedLabelsWarning.
+        X are vectors (N, F), images (N, H, W[, C]), texts in a list, or a DataFrame with numeric and categorical
+        columns. `trusted` is a boolean mask of the rows whose labels were verified, indices, or a pair (X_trusted,
+        y_trusted) of further rows. Without it labels count as right more often than wrong in any one way, with a
+        NoTrustedLabelsWarning.
         """
         names = tuple(str(name) for name in X.index) if isinstance(X, pd.DataFrame) else None
         X, y = validated(self, X, reset=True), checked_labels(y)
@@ -135,9 +139,19 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
             names = None if names is None else (*names, *[f"trusted {row}" for row in range(len(further_y))])
             labels, trusted = torch.cat(parts), np.arange(len(y), len(y) + len(further_y))
             both: Any = [X, further]
-            X = pd.concat(both) if isinstance(X, pd.DataFrame) else np.concatenate(both)
+            if isinstance(X, list):
+                X = [*X, *further]
+            else:
+                X = pd.concat(both) if isinstance(X, pd.DataFrame) else np.concatenate(both)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        mask = self._drawn(labels, seed) if trusted is None else trusted_mask(trusted, len(labels))
+        mask = torch.zeros(len(labels), dtype=torch.bool) if trusted is None else trusted_mask(trusted, len(labels))
+        if not mask.any():
+            warnings.warn(
+                "No label is trusted: labels count as right more often than wrong in any one way, and nothing confirms "
+                "what is said of them. Verify some labels and pass trusted=mask.",
+                NoTrustedLabelsWarning,
+                stacklevel=2,
+            )
         if len(mask) - int(mask.sum()) < 2:
             raise UserError(
                 f"{int(mask.sum())} of n_samples = {len(mask)} are trusted: at least 2 must be left to be learned from."
@@ -149,10 +163,12 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         self._schema = dataset.schema
         trainer = self._trained(make_task(dataset), seed)
         finished = trainer.finished_models("selected")["selected"]
-        self._keep(audit(audit_record(trainer, finished)), rows=len(y))
+        self._keep(audit(audit_record(trainer, finished), settings=trainer.config.audit), rows=len(y))
         self.network_ = finished.model.cpu()  # only now: the audit reads the inputs where the trainer has them
         self.n_iter_ = math.ceil(trainer.steps_done / trainer.steps_per_epoch)
         self.trusted_rows_ = mask.nonzero().flatten().numpy()
+        for sentence in self.warnings_:
+            warnings.warn(sentence, LabelAuditWarning, stacklevel=2)
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -167,22 +183,12 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
 
-    def _drawn(self, labels: Tensor, seed: int) -> Tensor:
-        """Draw the rows that are taken to be right where no trusted ones were named: at most half of a class."""
-        warnings.warn(
-            f"No trusted labels were given: up to {DRAWN_PER_CLASS} rows of each class, drawn at random, are taken to "
-            "be right. Verify some labels and pass trusted=mask.",
-            NoTrustedLabelsWarning,
-            stacklevel=3,
-        )
-        ranks = rank_within_class(labels, torch.Generator().manual_seed(seed))
-        return ranks < (labels.bincount()[labels] / 2).ceil().clamp(max=DRAWN_PER_CLASS)
-
     def _trained(self, task: NoisyTask, seed: int) -> Trainer:
         """Take all steps, from a random state of their own."""
         with torch.random.fork_rng():
             trainer = Trainer(self._config(task, seed), task, build=self._build)
-            if isinstance(self.model, nn.Module) and trainer.method.partners:
+            alike = trainer.method.partners_begin_alike
+            if isinstance(self.model, nn.Module) and trainer.method.partners and not alike:
                 raise UserError(
                     f"{self.method} needs networks that begin differently, and copies of one module are alike: give "
                     "model as a function of (shape, classes) that makes a new one."
@@ -253,3 +259,4 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         self.label_issues_, self.cleaned_labels_ = tables
         self.noise_rate_ = found.estimate.rate
         self.noise_interval_ = (found.estimate.low, found.estimate.high)
+        self.warnings_ = found.estimate.warnings

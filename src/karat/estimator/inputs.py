@@ -10,16 +10,25 @@ from sklearn.utils import assert_all_finite, column_or_1d, validation
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
+from karat.data.text import are_texts
 from karat.errors import UserError
 
 Array = np.ndarray
 
 
-def validated(estimator: BaseEstimator, X: Any, reset: bool) -> Array | pd.DataFrame:
+def validated(estimator: BaseEstimator, X: Any, reset: bool) -> Array | pd.DataFrame | list[str]:
     """Return X checked by scikit-learn's rules: an array of numbers, or a table if it has a column that is not numeric.
+
+    A list of texts is taken as it is.
 
     `reset` remembers the features' number and names in the estimator; else X must have the same.
     """
+    if are_texts(X):
+        if reset:
+            estimator.n_features_in_ = 1
+        elif estimator.n_features_in_ != 1:
+            raise UserError("X has texts, and the classifier was fitted to numbers: give numbers.")
+        return [str(text) for text in X]
     if is_mixed_frame(X):
         _check_features(estimator, X, reset)
         if len(X) == 0 or X.shape[1] == 0:
@@ -127,7 +136,7 @@ def trusted_pair(trusted: Any) -> tuple[Any, Any] | None:
     """
     if not isinstance(trusted, (tuple, list)) or len(trusted) != 2:
         return None
-    return (trusted[0], trusted[1]) if np.ndim(trusted[0]) >= 2 else None
+    return (trusted[0], trusted[1]) if are_texts(trusted[0]) or np.ndim(trusted[0]) >= 2 else None
 
 
 def _check_features(estimator: BaseEstimator, X: pd.DataFrame, reset: bool) -> None:

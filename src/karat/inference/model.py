@@ -10,15 +10,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from karat.data.schema import Schema
+from karat.data.text import load_text_encoder
 from karat.errors import UserError
 from karat.files.checkpoints import load_checkpoint
+from karat.files.checksums import refuse_changed
 from karat.files.json_files import read_json
-from karat.files.weights import load_weights
-from karat.inference.device import make_fabric
+from karat.files.weights import load_weights, stored_tensors
+from karat.inference.device import compute_device
 from karat.inference.evaluation import predict_probabilities
 from karat.methods.shared.ensemble import Ensemble
+from karat.methods.shared.forest import with_trees_of
 from karat.models import build_model
 from karat.models.average import WeightAverage
+from karat.models.views import with_views
 
 FORMAT = "karat model 1"
 
@@ -32,6 +36,7 @@ class ModelDescription:
     networks: int
     input_shape: tuple[int, ...]
     schema: Schema | None
+    views: str = "plain"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for schema.json."""
@@ -41,20 +46,24 @@ class ModelDescription:
             "model": self.model,
             "networks": self.networks,
             "input_shape": list(self.input_shape),
+            "views": self.views,
             "schema": None if self.schema is None else self.schema.to_dict(),
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "ModelDescription":
-        """Return what `to_dict` wrote."""
-        schema = None if values["schema"] is None else Schema.from_dict(values["schema"])
+    def from_dict(cls, values: Mapping[str, Any], folder: Path) -> "ModelDescription":
+        """Return what `to_dict` wrote; an encoder of texts has files of its own in the folder."""
+        encoder = (values["schema"] or {}).get("encoder")
+        loaded = None if encoder is None else load_text_encoder(encoder, folder)
+        schema = None if values["schema"] is None else Schema.from_dict(values["schema"], loaded)
         classes, shape = tuple(map(str, values["classes"])), tuple(map(int, values["input_shape"]))
-        return cls(classes, values["model"], values["networks"], shape, schema)
+        return cls(classes, values["model"], values["networks"], shape, schema, values.get("views", "plain"))
 
     def build(self) -> nn.Module:
         """Build the network, with any weights."""
         networks = [
-            build_model(self.model, self.input_shape, len(self.classes), fetch=False) for _ in range(self.networks)
+            with_views(build_model(self.model, self.input_shape, len(self.classes), fetch=False), self.views)
+            for _ in range(self.networks)
         ]
         return networks[0] if len(networks) == 1 else Ensemble(*networks)
 
@@ -102,14 +111,16 @@ def load_model(run: str | Path, device: str = "auto") -> TrainedModel:
     """Load the model of a run folder; an unfinished run has the average of its weights at the last checkpoint."""
     folder = Path(run)
     path, weights, checkpoint = (folder / name for name in ("schema.json", "model.safetensors", "checkpoint.pt"))
+    refuse_changed(folder, path.name, weights.name)
     values = _described(path)
     try:
-        described = ModelDescription.from_dict(values)
+        described = ModelDescription.from_dict(values, folder)
         module = described.build()
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged ({error!r} is missing or wrong): train again.") from error
     step = None
     if weights.exists():
+        module = with_trees_of(stored_tensors(weights), module)
         load_weights(weights, module)
     elif checkpoint.exists():
         trainer = load_checkpoint(checkpoint)["trainer"]
@@ -118,7 +129,7 @@ def load_model(run: str | Path, device: str = "auto") -> TrainedModel:
         module, step = average.module, int(trainer["steps_done"])
     else:
         raise UserError(f"The run in {folder} has no model yet: let it take its first steps.")
-    module = make_fabric(device).to_device(module.eval().requires_grad_(False))
+    module = module.eval().requires_grad_(False).to(compute_device(device))
     return TrainedModel(module, described.classes, described.input_shape, described.schema, step)
 
 

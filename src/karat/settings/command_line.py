@@ -8,7 +8,8 @@ from jsonargparse import Namespace
 
 from karat import __version__
 from karat.errors import UserError
-from karat.report.run_report import REVIEW_ROWS
+from karat.files.yaml_files import check_yaml
+from karat.report import REVIEW_ROWS
 from karat.settings.config import Config, DataSettings, NoiseSettings, config_as_dict, flat
 from karat.settings.parser import Parser
 from karat.settings.presets import PRESETS
@@ -90,12 +91,46 @@ def _add_label_audit(commands: Any) -> None:
         metavar="FILE.npy",
         help="Also write the predictions of the noisy examples, in the order of their index, as cleanlab takes them.",
     )
+    audit.add_argument(
+        "--figure",
+        type=Path | None,
+        default=None,
+        metavar="FILE",
+        help="Also draw how often labels are right against how often they claim it, where the truth is known: a .png "
+        "and an .svg file.",
+    )
+    audit.add_argument(
+        "--audit.error_rate",
+        type=float | None,
+        default=None,
+        help="The share of changed labels that may be wrong (default: as the run was asked).",
+    )
     commands.add_subcommand("audit", audit, help="Label issues, cleaned labels and noise rate of a run.")
 
-    suggest = Parser(description="Name the rows whose verification would help most; write suggestions.csv.")
-    suggest.add_argument("run", type=Path, help="Run folder.")
+    suggest = Parser(
+        description="Name the rows whose verification would help most; write suggestions.csv and the review page. "
+        "Without a run yet, give the data: the first rows to verify are named in seconds."
+    )
+    suggest.add_argument("source", type=str, metavar="RUN|DATA", help="Run folder, or your data as for train.")
     suggest.add_argument("--count", type=int, default=50, help="How many rows.")
-    commands.add_subcommand("suggest", suggest, help="Which rows to verify next.")
+    suggest.add_argument("--run", type=Path | None, default=None, help="Folder for DATA (default: a new one in runs/).")
+    suggest.add_argument("--seed", type=int, default=0, help="For DATA: of everything random.")
+    suggest.add_class_arguments(DataSettings, "data", skip={"name"})
+    commands.add_subcommand("suggest", suggest, help="Which rows to verify next, or first.")
+
+    sample = Parser(description="Draw rows at random to be verified: the share of wrong labels follows from them.")
+    sample.add_argument("run", type=Path, help="Run folder.")
+    sample.add_argument("--count", type=int, default=100, help="How many rows.")
+    sample.add_argument("--seed", type=int, default=0, help="Of the draw: the same seed draws the same rows.")
+    sample.add_argument("--no-pictures", action="store_true", help="Do not read the data: leave pictures out.")
+    commands.add_subcommand("sample", sample, help="Draw random rows to verify.")
+
+    estimate = Parser(
+        description="Estimate the share of wrong labels, before and after cleaning, from a random sample."
+    )
+    estimate.add_argument("run", type=Path, help="Run folder.")
+    estimate.add_argument("decisions", type=Path, help="Decisions about all rows of the sample.")
+    commands.add_subcommand("estimate", estimate, help="Noise rate from the decisions about a sample.")
 
     apply = Parser(description="Make the labels of the next training from decisions of the review page.")
     apply.add_argument("run", type=Path, help="Run folder.")
@@ -162,15 +197,45 @@ def parse(arguments: list[str]) -> Namespace:
     """Parse the command line; `train` and `noise` get the config that their options make."""
     if arguments[:1] == ["train"]:
         arguments = [re.sub("^--on-bad-image(?==|$)", "--data.on_bad_image", argument) for argument in arguments]
-    configured = arguments[:1] in (["train"], ["noise"])  # what they leave out is read_config's business
-    options = build_parser().parse_args(arguments, defaults=not configured)
+    configured = arguments[:1] in (["train"], ["noise"], ["suggest"])  # what they leave out is read_config's business
+    _check_config_files(arguments)
+    try:
+        options = build_parser().parse_args(arguments, defaults=not configured)
+    except UserError:
+        raise
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:  # of a value that no option can hold
+        raise UserError(f"The options cannot be read ({' '.join(str(error).split())[:200]}): mend them.") from error
     if options.command == "train":
         written = any(argument.split("=")[0] == "--data.name" for argument in arguments)
         options.train = _train_options(options.train, written)
     elif options.command == "noise":
         values = options.noise.as_dict()
         options.noise = Namespace(file=values.pop("file"), config=read_config(values))
+    elif options.command == "suggest":
+        options.suggest = _suggest_options(options.suggest)
     return options
+
+
+def _check_config_files(arguments: list[str]) -> None:
+    """Refuse config files that would keep the parser busy for ever."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        option, _, value = argument.partition("=")
+        path = Path(value or following)
+        if option == "--config" and path.is_file():
+            check_yaml(path)
+
+
+def _suggest_options(options: Namespace) -> Namespace:
+    """Return source, count, run and, where the source is data, config."""
+    values = options.as_dict()
+    source, count, run = values.pop("source"), values.pop("count", 50), values.pop("run", None)
+    if not (Path(source) / "config.yaml").exists():
+        values["data"] = {**values.get("data", {}), "name": source}
+        return Namespace(source=source, count=count, run=run, config=read_config(values))
+    unread = [*flat(values), *(["run"] if run is not None else [])]
+    if unread:
+        raise UserError(f"{source} is the folder of a run, and --{unread[0]} is for data: leave it out.")
+    return Namespace(source=source, count=count, run=None, config=None)
 
 
 def _train_options(options: Namespace, name_written: bool = False) -> Namespace:
@@ -178,6 +243,8 @@ def _train_options(options: Namespace, name_written: bool = False) -> Namespace:
     values = options.as_dict()
     values.pop("config", None)
     run, resume, source = values.pop("run", None), values.pop("resume", False), values.pop("source", None)
+    if resume and run is None:
+        raise UserError("--resume needs the folder of the run: write --run FOLDER.")
     if resume and "preset" in values:
         raise UserError("A resumed run keeps its settings: leave --preset out.")
     if source is not None:

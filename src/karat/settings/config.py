@@ -1,15 +1,18 @@
 """One tree of frozen dataclasses that says everything about a run; the command line is generated from it."""
 
+import math
 from dataclasses import asdict, dataclass, field
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
-from karat.data.augmentation import AugmentationSettings
+from karat.audit.settings import AuditSettings
+from karat.data.settings import AugmentationSettings
 from karat.data.settings import DataSettings as DataSettings
 from karat.data.settings import NoiseSettings as NoiseSettings
-from karat.errors import UserError
-from karat.methods import MethodSettings
+from karat.errors import UserError, choose
+from karat.methods import METHODS
+from karat.methods.settings import MethodSettings
 
 _MAPPINGS = ("noise.class_map", "optimizer.options")  # settings that are mappings: one value, not a section
 
@@ -19,21 +22,23 @@ class OptimizerSettings:
     """How the parameters are updated.
 
     Attributes:
-        name: sgd, adam, adamw, nadam, radam, rmsprop, adagrad, adamax or adadelta.
-        rate: the highest learning rate of the schedule.
-        momentum: of the optimizers that have one: sgd and rmsprop.
-        nesterov: Nesterov momentum, of sgd.
-        weight_decay: as the optimizer defines it.
-        schedule: "cosine", "cosine_restarts" (the paper's: first cycle one epoch, then 1.5 times longer and 0.9 times
-            the rate), "steps" or "constant".
-        options: further options of the optimizer, by their names in torch, such as {"betas": [0.9, 0.95]} of adam.
+        name: auto (muon for the networks `fast`, else sgd), sgd, muon, adam, adamw, nadam, radam, rmsprop, adagrad,
+            adamax or adadelta.
+        rate: the highest learning rate of the schedule; null is 0.1.
+        momentum: of the optimizers that have one: sgd, muon and rmsprop; null is 0.9, and 0.6 of muon.
+        nesterov: Nesterov momentum, of sgd; muon always has it.
+        weight_decay: as the optimizer defines it; null is 0.0005, and 0.1 of muon (of matrices alone).
+        schedule: "cosine", "linear", "cosine_restarts" (the paper's: first cycle one epoch, then 1.5 times longer and
+            0.9 times the rate), "steps" or "constant".
+        options: further options of the optimizer, by their names in torch, such as {"betas": [0.9, 0.95]} of adam; of
+            muon `bias_rate` and `head_rate`, the rates of biases and of the last layer as multiples of the rate.
     """
 
-    name: str = "sgd"
-    rate: float = 0.1
-    momentum: float = 0.9
+    name: str = "auto"
+    rate: float | None = None
+    momentum: float | None = None
     nesterov: bool = False
-    weight_decay: float = 5e-4
+    weight_decay: float | None = None
     schedule: str = "cosine"
     options: dict[str, Any] | None = None
 
@@ -46,9 +51,14 @@ class TrainingSettings:
         epochs: passes over the noisy examples, each rounded up to whole batches; null is 60, more where that would be
             fewer than 300 steps, or fewer where it would take very long on this machine.
         steps: number of steps, instead of epochs.
+        minutes: about how long the run may take, instead of epochs: the machine's speed is measured, and where the
+            model is auto, the widest network is taken that sees small images often enough in that time. null leaves the
+            length to the data: half an hour at most without a GPU.
         batch_size: noisy examples in a batch; null is 100, or fewer (20 at least) so that an epoch has 24 batches.
         trusted_batch_size: trusted examples in a batch; null is as many as noisy ones.
         trusted_balanced: whether a trusted batch holds every class equally often.
+        label_smoothing: share of a hard label that goes to all classes, in plain training (supervised, trusted_only,
+            trusted_finetune, cleanlab); other methods have losses of their own.
         average_decay: decay of the exponential average of the weights; 0 evaluates the raw weights.
         evaluate_every: epochs between two evaluations.
         checkpoint_every: steps between two checkpoints; null is one epoch, but 50 at least.
@@ -58,9 +68,11 @@ class TrainingSettings:
 
     epochs: int | None = None
     steps: int | None = None
+    minutes: float | None = None
     batch_size: int | None = None
     trusted_batch_size: int | None = None
     trusted_balanced: bool = True
+    label_smoothing: float = 0.2
     average_decay: float = 0.99
     evaluate_every: int = 1
     checkpoint_every: int | None = None
@@ -76,6 +88,12 @@ class TrainingSettings:
                 raise UserError(f"training.{name} is {value!r}: write a whole number.")
             if value is not None and value < low:
                 raise UserError(f"training.{name} is {value}: write {low} or more.")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise UserError(f"training.minutes is {self.minutes}: write a number above 0, such as 30.")
+        if not 0 <= self.label_smoothing < 1:
+            raise UserError(
+                f"training.label_smoothing is {self.label_smoothing}: write a share of at least 0 and below 1."
+            )
         if self.threads is not None and self.threads > 1024:
             raise UserError(f"training.threads is {self.threads}: write the number of cores to use, at most 1024.")
 
@@ -88,9 +106,9 @@ class Config:
         method: karat, ieg, l2r, mixmatch_kl, mixmatch, divide_mix, elr, co_teaching, incv, arazo, mentornet, glc,
             loss_correction, gce, bootstrap_soft, bootstrap_hard, self_learning, cleannet, rog, cleanlab, supervised,
             trusted_only or trusted_finetune; docs/methods.md says what each does.
-        model: auto (chosen by data and machine), small, mlp, mlp-WIDTH, wrn-DEPTH-WIDTH (such as wrn-28-10),
-            resnet-DEPTH (such as resnet-29), vgg-13, densenet-100, resnet-50, inception-resnet-v2, or any network of
-            timm by its name.
+        model: auto (chosen by data and machine), fast, fast-WIDTH, small, mlp, mlp-WIDTH, wrn-DEPTH-WIDTH (such as
+            wrn-28-10), resnet-DEPTH (such as resnet-29), vgg-13, densenet-100, resnet-50, inception-resnet-v2, or
+            any network of timm by its name.
         seed: of everything random: split, noise, initial weights, order, augmentation.
         data: which examples.
         noise: which label noise to add.
@@ -98,6 +116,7 @@ class Config:
         methods: the choices of each method.
         optimizer: how the parameters are updated.
         training: how long and where.
+        audit: how careful the cleaned labels are.
     """
 
     method: str = "karat"
@@ -109,8 +128,10 @@ class Config:
     methods: MethodSettings = field(default_factory=MethodSettings)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
 
     def __post_init__(self) -> None:
+        choose("method", self.method, METHODS)
         if not 0 <= self.seed < 2**62:
             raise UserError(f"seed is {self.seed}: write a whole number from 0 to 2^62 - 1.")
 

@@ -4,11 +4,9 @@ from dataclasses import fields
 from typing import TypeVar
 
 from karat.algorithm.settings import AlgorithmSettings, algorithm_preset
-from karat.data.augmentation import AugmentationSettings
+from karat.data.settings import AugmentationSettings
 from karat.errors import choose
-from karat.methods import MethodSettings
-from karat.methods.l2r import L2rSettings
-from karat.methods.mixmatch_kl import MixMatchKlSettings
+from karat.methods.settings import L2rSettings, MethodSettings, MixMatchKlSettings
 from karat.settings.config import Config, OptimizerSettings, TrainingSettings
 
 Settings = TypeVar("Settings", L2rSettings, MixMatchKlSettings)
@@ -23,9 +21,9 @@ def _of_the_paper(algorithm: AlgorithmSettings, average_decay: float) -> Config:
             l2r=_taken_over(L2rSettings, algorithm),
             mixmatch_kl=_taken_over(MixMatchKlSettings, algorithm),
         ),
-        augmentation=AugmentationSettings(policy="autoaugment"),
-        optimizer=OptimizerSettings(schedule="cosine_restarts"),
-        training=TrainingSettings(epochs=60, batch_size=100, average_decay=average_decay),
+        augmentation=AugmentationSettings(policy="autoaugment", crop=0.125, prediction_views="plain"),
+        optimizer=OptimizerSettings("sgd", 0.1, 0.9, weight_decay=5e-4, schedule="cosine_restarts"),
+        training=TrainingSettings(epochs=60, batch_size=100, label_smoothing=0.0, average_decay=average_decay),
     )
 
 

@@ -6,10 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonargparse import Namespace
 
 from karat.errors import UserError
+from karat.files.checksums import warn_of_changed
+from karat.files.yaml_files import read_yaml
 from karat.settings.config import Config, flat
 from karat.settings.parser import Parser
 from karat.settings.presets import preset
@@ -35,7 +36,10 @@ def read_config(values: Mapping[str, Any], start: Config | None = None) -> Confi
         if key not in known:
             parser.error(f"Key '{key}' is not expected")
     # Without the defaults: jsonargparse takes 60 ms to parse all settings, 1 ms for these; a recipe has many cells.
-    return _changed(start or named, parser.parse_object(_nested(values), defaults=False))
+    try:
+        return _changed(start or named, parser.parse_object(_nested(values), defaults=False))
+    except (TypeError, OverflowError, RecursionError) as error:  # a value that no setting of its kind can hold
+        raise UserError(f"The settings cannot be read ({error}): mend them. See: karat train --help") from error
 
 
 def read_run_config(folder: Path) -> Config:
@@ -44,15 +48,17 @@ def read_run_config(folder: Path) -> Config:
     if not path.exists():
         raise UserError(f"There is no run in {folder}: {path.name} is missing, check the folder.")
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({' '.join(str(error).split())}): delete the run's folder.") from error
+        values = read_yaml(path)
+    except UserError as error:
+        raise UserError(f"{error} Or delete the run's folder.") from error
     if not isinstance(values, dict):
         raise UserError(f"{path} holds no settings: delete the run's folder.")
     try:
-        return read_config(values)
+        config = read_config(values)
     except UserError as error:
         raise UserError(f"{path} does not fit this version of Karat: {error} Train again.") from error
+    warn_of_changed(folder, path.name)
+    return config
 
 
 @cache

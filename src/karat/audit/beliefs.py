@@ -42,7 +42,7 @@ class Beliefs:
     """What to believe about each example.
 
     `quality`: how likely the given label is right. `other`: the likeliest other class, `confidence`: how likely that
-    one is. `predicted`: the class that the network predicts, without a look at the given label.
+    one is, by one standard error on the safe side where the method knows its own. `predicted`: the class that the network predicts, without a look at the given label.
     """
 
     quality: Tensor
@@ -91,22 +91,31 @@ def pull(counts: Tensor) -> Tensor:
     return torch.full_like(counts, (1 - right) / (len(counts) - 1)).fill_diagonal_(right)
 
 
-def beliefs(calibration: Calibration, probabilities: Tensor, given: Tensor, posterior: Tensor | None = None) -> Beliefs:
+def beliefs(
+    calibration: Calibration,
+    probabilities: Tensor,
+    given: Tensor,
+    posterior: Tensor | None = None,
+    caution: float = 1.0,
+) -> Beliefs:
     """Return what to believe, read piece by piece: the predictions may be mapped to a file.
 
-    Where a method has a `posterior` of its own, that is believed.
+    Where a method has a `posterior` of its own, that is believed, and suggestions are as sure as its power `caution`.
     """
     if posterior is not None:
-        parts = [_beliefs(q.double(), p, y) for q, p, y in _chunks(posterior, probabilities, given)]
+        parts = [_beliefs(q.double(), p, y, caution) for q, p, y in _chunks(posterior, probabilities, given)]
     else:
         parts = [_beliefs(calibration.posterior(p, y), p, y) for p, y in _chunks(probabilities, given)]
     columns = zip(*parts, strict=True) if parts else ([torch.zeros(0)], [given], [torch.zeros(0)], [given])
     return Beliefs(*(torch.cat(list(column)) for column in columns))
 
 
-def _beliefs(believed: Tensor, probabilities: Tensor, given: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _beliefs(
+    believed: Tensor, probabilities: Tensor, given: Tensor, caution: float = 1.0
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     quality = believed.gather(1, given[:, None]).squeeze(1)
-    confidence, other = believed.scatter(1, given[:, None], -1.0).max(dim=1)
+    cautious = believed if caution == 1 else _to_the_power(believed, caution)
+    confidence, other = cautious.scatter(1, given[:, None], -1.0).max(dim=1)
     return quality, other, confidence, probabilities.argmax(dim=1)
 
 

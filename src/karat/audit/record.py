@@ -37,7 +37,7 @@ class AuditRecord:
     are empty where there is no test set. `transition[true, given]` and the `posterior` of the noisy examples by their
     inputs and labels are the method's own, where it has them: then the ledger's probabilities are its own, too. `rates`
     [hypothesis, 3] are the shares of wrong labels by the hypotheses that it averaged over, their standard errors and
-    their weights.
+    their weights; `caution` is the power of the posterior by which labels are changed.
     """
 
     classes: tuple[str, ...]
@@ -51,6 +51,7 @@ class AuditRecord:
     transition: Tensor | None = None
     posterior: Tensor | None = None
     rates: Tensor | None = None
+    caution: float = 1.0
 
 
 def save_record(record: AuditRecord, path: Path) -> None:
@@ -69,6 +70,7 @@ def save_record(record: AuditRecord, path: Path) -> None:
         tensors["posterior"] = record.posterior.float()
     if record.rates is not None:
         tensors["rates"] = record.rates.float()
+    tensors["caution"] = torch.tensor([record.caution])
     metadata = {"format": FORMAT, "classes": json.dumps(record.classes), "method": record.method}
     write_tensors(path, tensors, metadata)
 
@@ -97,6 +99,7 @@ def load_record(path: Path) -> AuditRecord:
         tensors.get("transition"),
         tensors.get("posterior"),
         tensors.get("rates"),
+        float(tensors["caution"]) if "caution" in tensors else 1.0,
     )
 
 

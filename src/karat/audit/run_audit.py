@@ -48,7 +48,7 @@ def believe(record: AuditRecord) -> tuple[Calibration, Beliefs]:
     else:
         trusted = record.trusted_ledger.probabilities
         calibration = calibrate(probabilities, given, trusted, record.trusted.labels)
-    return calibration, beliefs(calibration, probabilities, given, record.posterior)
+    return calibration, beliefs(calibration, probabilities, given, record.posterior, record.caution)
 
 
 def audit(

@@ -68,6 +68,8 @@ class Judgement(NamedTuple):
     """[true, given]"""
     rates: Tensor | None = None
     """[hypothesis, 3]: the share of wrong labels by each hypothesis that was weighed, its standard error, its weight"""
+    caution: float = 1.0
+    """the power of the posterior whose claims are safe enough to change labels by"""
 
 
 class Finished(NamedTuple):

@@ -33,4 +33,5 @@ def audit_record(trainer: Trainer, finished: Finished) -> AuditRecord:
         None if judgement is None else judgement.transition,
         None if judgement is None else judgement.posterior,
         None if judgement is None else judgement.rates,
+        1.0 if judgement is None else judgement.caution,
     )

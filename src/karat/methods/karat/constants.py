@@ -54,13 +54,14 @@ class VerdictConstants:
     most_numbers: int = 30_000_000  # logits of all heads at once; beyond, heads are fitted on fewer examples
     chunk: int = 2_000  # examples at once: their logits by all heads should fit into a processor's cache
     sample: int = 2_000  # noisy examples by which hypotheses are weighed
-    noisy_count: int = 100  # labels that all noisy ones count for together; more where more are trusted
-    mixture_count: int = 500  # labels that the noisy ones count for where mixtures of judges are compared
-    full_prior: float = 1.0  # what a full matrix has against it, in nats for each class but one
+    noisy_count: int = 1_000  # labels that all noisy ones count for together; more where more are trusted
+    full_prior: float = 1.0  # what a full matrix has against it, in nats: one for each class and two more
+    free_prior: float = 0.7  # and for each of its numbers, where every noisy label counts
     blur_prior: float = 1.0  # and in nats for each one by which it tells classes apart less than one rate does
     sharpness: tuple[float, ...] = (0.5, 0.71, 1.0, 1.41, 2.0, 2.83)  # of the judges together
     sharpness_width: float = 0.5  # standard deviation of the prior of its logarithm
-    floors: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)  # how often sure judges err
+    floors: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.2)  # how often sure judges err
+    caution_width: float = 0.35  # standard deviation of the logarithm of the power that claims are taken to
     least_weight: float = 1e-3  # candidates that weigh less are left out
     trees: TreeConstants = TreeConstants()
 

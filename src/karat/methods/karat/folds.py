@@ -31,8 +31,9 @@ class Labels(NamedTuple):
 class Folds(NamedTuple):
     """Which part each example belongs to.
 
-    A trusted one whose part is -1 is learned by all heads. A noisy one whose part is -1 is learned by none, where there
-    are more of them than heads can be fitted to, and judged by all of them together.
+    A trusted one whose part is -1 is learned by all heads, because it is the only one of its class: what they say of it
+    is no evidence. A noisy one whose part is -1 is learned by none, where there are more of them than heads can be
+    fitted to, and judged by all of them together.
     """
 
     parts: int
@@ -41,14 +42,15 @@ class Folds(NamedTuple):
 
 
 def deal(labels: Labels, generator: torch.Generator, constants: VerdictConstants) -> Folds:
-    """Deal the examples into parts; trusted ones class by class, where each class has one for every part."""
+    """Deal the examples into parts, trusted ones class by class: no part has all that there are of a class."""
     parts = constants.folds
     order = torch.randperm(len(labels.given), generator=generator)
     most = constants.most_numbers // (parts * len(constants.strengths) * labels.classes)
     noisy = torch.where(order < most, order % parts, -1)
     trusted = torch.full_like(labels.trusted, -1)
-    if labels.trusted.bincount(minlength=labels.classes).min() >= parts:
-        order = torch.randperm(len(trusted), generator=generator)
-        order = order[labels.trusted[order].argsort(stable=True)]
-        trusted[order] = torch.arange(len(order)) % parts
+    order = torch.randperm(len(trusted), generator=generator)
+    order = order[labels.trusted[order].argsort(stable=True)]
+    trusted[order] = torch.arange(len(order)) % parts
+    alone = labels.trusted.bincount(minlength=labels.classes) < 2
+    trusted[alone[labels.trusted]] = -1
     return Folds(parts, noisy, trusted)

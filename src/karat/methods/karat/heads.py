@@ -81,7 +81,8 @@ def judged_by(heads: Tensor, view: View, labels: Labels, folds: Folds, transitio
     trusted, rows = _unseen_logits(heads, view.trusted, folds.trusted), torch.arange(len(labels.trusted))
     likelihood = (noisy.softmax(dim=-1) * transition.T[labels.given][:, None]).sum(dim=-1).clamp(min=TINY)
     right = (trusted + (labels.trusted_shares / shares).log()).log_softmax(dim=-1)[rows, :, labels.trusted]
-    votes = (likelihood.log().sum(dim=0) + right.sum(dim=0)).softmax(dim=0)[:, None]
+    unseen = right[folds.trusted >= 0].sum(dim=0)
+    votes = (likelihood.log().sum(dim=0) + unseen).softmax(dim=0)[:, None]
     return Judged((noisy * votes).sum(dim=1), (trusted * votes).sum(dim=1))
 
 

@@ -157,7 +157,9 @@ class Karat(Method):
         The model as it is in the end has no part in the verdict: it has learned from every label.
         """
         verdict = self.verdict
-        judgement = Judgement(verdict.probabilities, verdict.posterior, verdict.transition, verdict.rates)
+        judgement = Judgement(
+            verdict.probabilities, verdict.posterior, verdict.transition, verdict.rates, verdict.caution.item()
+        )
         if not len(self.forest.votes):
             return Finished(model, judgement)
         return Finished(

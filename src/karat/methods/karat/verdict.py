@@ -45,6 +45,8 @@ from karat.noise_matrix import (
 )
 
 TINY = 1e-9
+MOST_PLANTED = 20_000_000  # numbers, where trusted examples are planted under every label
+NOBODY = 1.0  # the floor with which no judge is heard, and p is the shares of the classes
 
 
 class Hearing(NamedTuple):
@@ -58,6 +60,8 @@ class Hearing(NamedTuple):
     """T [family, true, given]"""
     sample: Tensor
     """noisy examples by which hypotheses are weighed"""
+    unseen: Tensor
+    """whether each trusted label is one that the judges of its example have not learned"""
 
 
 class Verdict(NamedTuple):
@@ -70,6 +74,8 @@ class Verdict(NamedTuple):
     mixture: Tensor
     rates: Tensor = torch.empty(0, 3)
     """the share of wrong labels by each hypothesis, its standard error, and how much the hypothesis weighs"""
+    caution: Tensor = torch.ones(())
+    """the power of the posterior by which labels are changed"""
 
 
 class _Candidate(NamedTuple):
@@ -115,6 +121,7 @@ def hear(
         torch.stack([one.shares for one in heard]),
         torch.stack([one.transition for one in heard]),
         sample,
+        folds.trusted >= 0,
     )
     return hearing, None if trees is None else trees.forest
 
@@ -154,7 +161,7 @@ def _heard(family: str, evidence: _Evidence, transition: Tensor, constants: Verd
             given = trees.noisy, trees.trusted
             judged.append(Judged(*(without_noise(part, transition, shares).log() for part in given)))
         said = Judged(*(torch.stack(part) for part in zip(*judged, strict=True)))
-        found = _weighed(family, said, labels, transition, shares, sample, constants)
+        found = _weighed(family, said, labels, transition, shares, sample, folds.trusted >= 0, constants)
         if turn < rounds - 1:
             transition, shares = _mean_matrix(found), _believed(said.noisy[:, sample], found, labels.given[sample])
     return _Heard(said, shares, transition, found)
@@ -170,21 +177,21 @@ def decide(
     families = []
     for place, family in enumerate(FAMILIES):
         said = Judged(hearing.noisy[place], hearing.trusted[place])
-        found = _weighed(
-            family, said, labels, hearing.transitions[place], hearing.shares[place], hearing.sample, constants
-        )
+        start, shares = hearing.transitions[place], hearing.shares[place]
+        found = _weighed(family, said, labels, start, shares, hearing.sample, hearing.unseen, constants)
         families.append((said.noisy, found))
     beliefs = _each_candidate(families, labels, constants)
     if network is not None:
         beliefs = [_with_network(belief, network, labels, constants) for belief in _each_family(families, labels)]
     total = sum(belief.weight for belief in beliefs)
+    beliefs = [belief._replace(weight=belief.weight / total) for belief in beliefs]
     posteriors = [true_posterior(one.p, labels.given, one.transition) for one in beliefs]
     rates = [
         (*_rate(one.p, q, labels.given, one.transition), one.weight) for one, q in zip(beliefs, posteriors, strict=True)
     ]
 
     def mean(parts: Sequence[Tensor]) -> Tensor:
-        weighed = (part * (one.weight / total) for one, part in zip(beliefs, parts, strict=True))
+        weighed = (part * one.weight for one, part in zip(beliefs, parts, strict=True))
         whole = torch.zeros_like(parts[0])
         for part in weighed:
             whole += part
@@ -197,7 +204,40 @@ def decide(
         mean([one.shares for one in beliefs]),
         mean([one.mixture for one in beliefs]),
         torch.tensor(rates),
+        _caution(families, hearing, labels, constants),
     )
+
+
+def _caution(
+    families: Sequence[tuple[Tensor, list[_Candidate]]], hearing: Hearing, labels: Labels, constants: VerdictConstants
+) -> Tensor:
+    """Return the power a ≤ 1 with which `q^a` claims no more than trusted labels allow, by one standard error.
+
+    Every unseen trusted example is planted among the noisy ones under each label y that its class c may have got, with
+    the weight T[c, y]. How likely `q^a` makes c says how sure a may be, with log a around 0 before anything is known.
+    """
+    pairs = [(place, candidate) for place, (_, found) in enumerate(families) for candidate in found]
+    rows = hearing.unseen.nonzero().flatten()[: MOST_PLANTED // labels.classes**2]
+    right, each = labels.trusted[rows], torch.arange(len(rows))
+    planted = torch.zeros(len(rows), labels.classes, labels.classes)  # [example, true, given]
+    shares, transition = torch.zeros(labels.classes), torch.zeros(labels.classes, labels.classes)
+    for weight, (place, one) in zip(_shares_of([one for _, one in pairs]), pairs, strict=True):
+        if weight >= constants.least_weight:
+            joint = one.predictions(hearing.trusted[place][:, rows])[:, :, None] * one.transition.float()
+            planted += weight * joint / joint.sum(dim=1, keepdim=True).clamp(min=TINY)
+            transition += weight * one.transition.float()
+            shares += weight * one.shares
+    counted = (shares / labels.trusted_shares.clamp(min=TINY))[right]  # they are drawn class by class
+    counted = counted * counted.sum() / counted.square().sum().clamp(min=TINY)
+    chances, claims = transition[right] * counted[:, None], planted.clamp(min=TINY).log()
+    logarithms = torch.linspace(-1.5, 1.0, 26)
+    likelihood = torch.stack(
+        [((claims * power).log_softmax(dim=1)[each, right] * chances).sum() for power in logarithms.exp()]
+    )
+    belief = (likelihood - (logarithms / constants.caution_width).square() / 2).softmax(dim=0)
+    mean = (belief * logarithms).sum()
+    deviation = (belief * (logarithms - mean).square()).sum().sqrt()
+    return (mean - deviation).exp().clamp(max=1.0)
 
 
 class _Belief(NamedTuple):
@@ -243,7 +283,8 @@ def _with_network(belief: _Belief, network: Tensor, labels: Labels, constants: V
     """Return `p' = (1 − f)·softmax(α·log p + β·z) + f·π` with what makes the given labels likeliest under T.
 
     T stays what trusted labels allowed: networks have learned a verdict that these had a part in, so they are no unseen
-    labels for networks. Given T the noisy labels, which are unseen, tell how sure the networks may be.
+    labels for networks. Given T the noisy labels, which are unseen, tell how sure the networks may be, and they weigh
+    the hypothesis by p' as they did by p.
     """
     judged = torch.stack([belief.p.clamp(min=TINY).log(), network.log_softmax(dim=1)])
     start = torch.tensor([0.0, 0.0, math.log(constants.floors[0])])
@@ -262,7 +303,9 @@ def _with_network(belief: _Belief, network: Tensor, labels: Labels, constants: V
         return loss
 
     optimizer.step(objective)
-    return belief._replace(p=predicted().detach())
+    p = predicted().detach()
+    before, after = (label_likelihood(of, labels.given, belief.transition).log().mean().item() for of in (belief.p, p))
+    return belief._replace(p=p, weight=belief.weight * math.exp(_noisy_count(labels, constants) * (after - before)))
 
 
 def _weighed(
@@ -272,16 +315,20 @@ def _weighed(
     transition: Tensor,
     shares: Tensor,
     sample: Tensor,
+    is_unseen: Tensor,
     constants: VerdictConstants,
 ) -> list[_Candidate]:
     """Weigh every mixture, sharpness and floor under this hypothesis."""
     given, classes, trusted = labels.given[sample], labels.classes, labels.trusted
-    noisy_logits, count = said.noisy[:, sample], max(len(trusted), constants.noisy_count)
-    free = classes - 1 if len(trusted) else 1  # where nothing can tell the hypotheses apart, none is ruled out
+    noisy_logits, count = said.noisy[:, sample], _noisy_count(labels, constants)
+    # Each number that T is free to choose makes as many labels likelier by chance; where no trusted label can tell the
+    # hypotheses apart, none is ruled out.
+    spurious = constants.free_prior * (classes * (classes - 1) - 1) * count / len(labels.given)
+    against_full = constants.full_prior * (classes + 2) + spurious if len(trusted) else 1.0
     found = []
-    for mixture, sharpness, floor in itertools.product(
-        _mixtures(len(said.noisy)), constants.sharpness, constants.floors
-    ):
+    mixtures = _mixtures(len(said.noisy))
+    heard = [*itertools.product(mixtures, constants.sharpness, constants.floors)]
+    for mixture, sharpness, floor in (*heard, (mixtures[-1], 1.0, NOBODY)):
         p = _predictions(noisy_logits, mixture, sharpness, floor, shares)
         matrix = transition
         for _ in range(4):
@@ -291,31 +338,22 @@ def _weighed(
                 matrix = diagonally_dominant(matrix)
         believed = true_posterior(p, given, matrix).mean(dim=0).clamp(min=0.02 / classes)
         unseen = _predictions(said.trusted, mixture, sharpness, floor, shares) * (labels.trusted_shares / believed)
-        right = (unseen / unseen.sum(dim=1, keepdim=True)).gather(1, trusted[:, None]).clamp(min=TINY).log().sum()
+        right = (unseen / unseen.sum(dim=1, keepdim=True)).gather(1, trusted[:, None]).clamp(min=TINY).log().flatten()
+        right = torch.where(is_unseen, right, right.clamp(max=math.log(0.5)))  # learned labels can only contradict
         noisy = label_likelihood(p, given, matrix).log().mean()
         log_sharpness = torch.tensor(sharpness).log() / constants.sharpness_width
-        weight = float(right + count * noisy - log_sharpness**2 / 2)
+        weight = float(right.sum() + count * noisy - log_sharpness**2 / 2)
+        if floor == NOBODY:
+            weight += math.log(len(heard))  # judges are as likely to know nothing as to know something
         if family == "full":
-            weight += constants.blur_prior * _blur(matrix, believed) - constants.full_prior * free
-        found.append((_Candidate(mixture, sharpness, floor, shares, matrix, weight), noisy.item()))
-    return _by_mixture(found, min(constants.mixture_count, len(labels.given)))
+            weight += constants.blur_prior * _blur(matrix, believed) - against_full
+        found.append(_Candidate(mixture, sharpness, floor, shares, matrix, weight))
+    return found
 
 
-def _by_mixture(found: Sequence[tuple[_Candidate, float]], count: int) -> list[_Candidate]:
-    """Weigh mixtures by what the noisy labels say, as so many: which judges are the better ones, these can tell.
-
-    A mixture's is the highest of its candidates' mean log-likelihoods, which come with them: each with the sharpness
-    and the T that suit it.
-    """
-    best: dict[tuple[float, ...], float] = {}
-    for candidate, likelihood in found:
-        group = tuple(candidate.mixture.tolist())
-        best[group] = max(best.get(group, likelihood), likelihood)
-    highest = max(best.values())
-    return [
-        candidate._replace(weight=candidate.weight + count * (best[tuple(candidate.mixture.tolist())] - highest))
-        for candidate, _ in found
-    ]
+def _noisy_count(labels: Labels, constants: VerdictConstants) -> int:
+    """Return as how many labels the noisy ones count together, against the trusted ones."""
+    return min(len(labels.given), max(len(labels.trusted), constants.noisy_count))
 
 
 def _predictions(logits: Tensor, mixture: Tensor, sharpness: float, floor: float | Tensor, shares: Tensor) -> Tensor:
@@ -388,12 +426,16 @@ def _none(transition: Tensor, shares: Tensor) -> Tensor:
 def _one_rate(transition: Tensor, shares: Tensor) -> Tensor:
     """Return the matrix with the share of right labels that this one has over all classes, wrong ones spread evenly.
 
+    No label is likelier to be wrong in some one way than to be right.
+
     >>> _one_rate(torch.tensor([[0.9, 0.1], [0.3, 0.7]]), torch.tensor([0.5, 0.5]))
     tensor([[0.8000, 0.2000],
             [0.2000, 0.8000]])
     """
     right = (transition.diagonal() * shares).sum() / shares.sum()
-    return symmetric_transition(len(transition), min(max(1 - right.item(), 0.0), 1.0)).to(transition)
+    return symmetric_transition(len(transition), min(max(1 - right.item(), 0.0), 1 - 1 / len(transition))).to(
+        transition
+    )
 
 
 def _full(transition: Tensor, shares: Tensor) -> Tensor:

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from karat.data.examples import from_arrays
 from karat import make_task
+from karat.data.examples import from_arrays
 from karat.models import build_model
 from karat.settings.read import read_config
 from karat.training.optimizers import make_optimizer

@@ -42,7 +42,8 @@ class Beliefs:
     """What to believe about each example.
 
     `quality`: how likely the given label is right. `other`: the likeliest other class, `confidence`: how likely that
-    one is, by one standard error on the safe side where the method knows its own. `predicted`: the class that the network predicts, without a look at the given label.
+    one is, by one standard error on the safe side where the method knows its own. `predicted`: the class that the
+    network predicts, without a look at the given label.
     """
 
     quality: Tensor

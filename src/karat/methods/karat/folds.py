@@ -31,9 +31,9 @@ class Labels(NamedTuple):
 class Folds(NamedTuple):
     """Which part each example belongs to.
 
-    A trusted one whose part is -1 is learned by all heads, because it is the only one of its class: what they say of it
-    is no evidence. A noisy one whose part is -1 is learned by none, where there are more of them than heads can be
-    fitted to, and judged by all of them together.
+    A trusted one whose part is -1 is learned by all heads, because it is the only one of its class. A noisy one whose
+    part is -1 is learned by none, where there are more of them than heads can be fitted to, and judged by all of them
+    together.
     """
 
     parts: int

@@ -321,12 +321,13 @@ def _weighed(
     """Weigh every mixture, sharpness and floor under this hypothesis."""
     given, classes, trusted = labels.given[sample], labels.classes, labels.trusted
     noisy_logits, count = said.noisy[:, sample], _noisy_count(labels, constants)
-    # Each number that T is free to choose makes as many labels likelier by chance; where no trusted label can tell the
-    # hypotheses apart, none is ruled out.
+    # Each number that T is free to choose makes labels likelier by chance, by half a nat. Where no trusted label can
+    # tell the hypotheses apart, none is ruled out.
     spurious = constants.free_prior * (classes * (classes - 1) - 1) * count / len(labels.given)
     against_full = constants.full_prior * (classes + 2) + spurious if len(trusted) else 1.0
     found = []
     mixtures = _mixtures(len(said.noisy))
+    unseen_ones = bool(is_unseen.any())  # the only ones of their classes say which is which
     heard = [*itertools.product(mixtures, constants.sharpness, constants.floors)]
     for mixture, sharpness, floor in (*heard, (mixtures[-1], 1.0, NOBODY)):
         p = _predictions(noisy_logits, mixture, sharpness, floor, shares)
@@ -338,15 +339,15 @@ def _weighed(
                 matrix = diagonally_dominant(matrix)
         believed = true_posterior(p, given, matrix).mean(dim=0).clamp(min=0.02 / classes)
         unseen = _predictions(said.trusted, mixture, sharpness, floor, shares) * (labels.trusted_shares / believed)
-        right = (unseen / unseen.sum(dim=1, keepdim=True)).gather(1, trusted[:, None]).clamp(min=TINY).log().flatten()
-        right = torch.where(is_unseen, right, right.clamp(max=math.log(0.5)))  # learned labels can only contradict
+        right = (unseen / unseen.sum(dim=1, keepdim=True)).gather(1, trusted[:, None]).clamp(min=TINY).log().sum()
         noisy = label_likelihood(p, given, matrix).log().mean()
         log_sharpness = torch.tensor(sharpness).log() / constants.sharpness_width
-        weight = float(right.sum() + count * noisy - log_sharpness**2 / 2)
+        weight = float(right + count * noisy - log_sharpness**2 / 2)
         if floor == NOBODY:
             weight += math.log(len(heard))  # judges are as likely to know nothing as to know something
         if family == "full":
             weight += constants.blur_prior * _blur(matrix, believed) - against_full
+            weight -= constants.swap_prior * (unseen_ones and _is_swapped(matrix))
         found.append(_Candidate(mixture, sharpness, floor, shares, matrix, weight))
     return found
 
@@ -407,6 +408,15 @@ def _blur(transition: Tensor, shares: Tensor) -> float:
     pair = torch.stack([transition, _one_rate(transition, shares)]).double()
     full, even = torch.linalg.slogdet(pair).logabsdet.clamp(min=-1e3)
     return min(0.0, float(full - even))
+
+
+def _is_swapped(transition: Tensor) -> bool:
+    """Return whether a class is labelled as some one other rather than as itself.
+
+    >>> _is_swapped(torch.tensor([[0.4, 0.6], [0.1, 0.9]]))
+    True
+    """
+    return bool((transition > transition.diagonal()[:, None]).any())
 
 
 def _mixtures(judges: int) -> list[Tensor]:

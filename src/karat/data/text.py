@@ -190,6 +190,7 @@ def _load_tfidf(folder: Path) -> TfidfEncoder:
         rarity = {name: tensors[f"{name}.rarity"].numpy() for name in names}
         directions = tensors["directions"].float().numpy()
     fit = names and directions.ndim == 2 and sum(map(len, terms.values())) == len(directions)
+    fit = fit and all(np.isfinite(part).all() for part in (directions, *rarity.values()))
     for name in names:
         fit = fit and rarity[name].shape == (len(terms[name]),) and len(set(terms[name])) == len(terms[name])
     if not fit:

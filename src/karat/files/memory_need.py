@@ -1,7 +1,6 @@
 """Files that are small on the disk and huge in memory are refused before they are read."""
 
 import gzip
-import os
 import zipfile
 from pathlib import Path
 
@@ -12,15 +11,18 @@ LONGEST_LINE = 16 * 2**20
 _PIECE = 2**20
 
 
-def available_memory() -> int | None:
-    """Return how many bytes this machine can still give; None where nobody says."""
+def free_memory(root: Path = Path("/")) -> int | None:
+    """Return how many bytes this process may still take: of the machine, or of the container that it is in (Linux)."""
     try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 2**10
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, ValueError, AttributeError):  # not Linux, not a Unix
+        lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
         return None
+    try:
+        limit = int((root / "sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+        return min(free, limit - int((root / "sys/fs/cgroup/memory.current").read_text(encoding="ascii")))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return free
 
 
 def refuse_too_large(path: Path, need: int, available: int | None = None) -> None:
@@ -30,7 +32,7 @@ def refuse_too_large(path: Path, need: int, available: int | None = None) -> Non
     Traceback (most recent call last):
     karat.errors.UserError: a.npz needs 3.0 GB of memory and 1.0 GB are free: give fewer rows, or use a larger machine.
     """
-    free = available_memory() if available is None else available
+    free = free_memory() if available is None else available
     if free is not None and need > free:
         raise UserError(
             f"{path} needs {need / 2**30:.1f} GB of memory and {free / 2**30:.1f} GB are free: "
@@ -40,7 +42,7 @@ def refuse_too_large(path: Path, need: int, available: int | None = None) -> Non
 
 def refuse_large_text(path: Path) -> None:
     """Refuse a table of text, packed or not, that cannot fit or has an endless line; it is looked at piece by piece."""
-    free = available_memory()
+    free = free_memory()
     size = line = 0
     with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
         while piece := file.read(_PIECE):

@@ -19,6 +19,7 @@ from karat.files.json_files import read_json
 from karat.files.locks import locked
 from karat.files.metrics_log import MetricsLog
 from karat.files.required import fitting
+from karat.inference.device import compute_device, make_deterministic
 from karat.inference.evaluation import Accuracy, evaluate
 from karat.inference.model import load_model
 from karat.progress_bar import ProgressBar
@@ -154,6 +155,8 @@ def _train(
 ) -> RunResult:
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
+    if config.training.deterministic:
+        make_deterministic(compute_device(config.training.device))
     settle(folder)
     if resume:  # the number of epochs that was chosen may be another one on this machine
         config = with_chosen(config, read_run_config(folder), chosen_settings(folder))

@@ -113,6 +113,8 @@ def _checked(state: dict[str, Any], path: Path) -> dict[str, Any]:
     for name, kind in kinds.items():
         if not isinstance(state, dict) or name not in state or not isinstance(state[name], kind):
             raise DamagedFile(f"{path} is damaged ({name} is missing or wrong): start a new run.")
+    if not all(type(state["trainer"].get(name)) is int for name in ("steps_done", "recoveries")):
+        raise DamagedFile(f"{path} is damaged (it has no number of steps): start a new run.")
     return state
 
 

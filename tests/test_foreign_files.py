@@ -2,7 +2,6 @@
 
 import io
 import os
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from karat.data import images
 from karat.data.decoding import Unreadable, picture, read_bytes, read_header
 from karat.data.images import ImageFiles
 from karat.data.sentence_encoder import refuse_code
-from karat.data.sources.folders import TEXT_FILE_ENDINGS, file_content, files_in
+from karat.data.sources.folders import TEXT_FILE_ENDINGS, file_content
 from karat.data.sources.table_files import read_table
 from karat.errors import UserError, say
 from karat.inference.device import make_deterministic
@@ -72,7 +71,9 @@ def test_pipes_and_devices_are_no_files(tmp_path):
         for read in (read_bytes, read_header):
             with pytest.raises(Unreadable, match="a pipe or a device"):
                 read(str(path))
-    assert files_in(tmp_path, {".png"}, Counter()) == []
+    os.mkfifo(place / "pipe.txt")
+    content = file_content([str(place / "pipe.txt")], TEXT_FILE_ENDINGS)
+    assert content.unreadable == ["it is no file but a pipe, a device or a link to nowhere"]
 
 
 def test_a_text_file_that_is_too_long_is_not_read(tmp_path):

@@ -17,6 +17,7 @@ from karat.data.task import NoisyTask, prepare_task
 from karat.errors import Stopped, UserError
 from karat.files.json_files import read_json
 from karat.files.locks import locked
+from karat.files.memory_need import give_back_memory
 from karat.files.metrics_log import MetricsLog
 from karat.files.required import fitting
 from karat.inference.device import compute_device, make_deterministic
@@ -147,7 +148,9 @@ def train_run(
     """
     check_folder(folder, resume)
     with locked(folder):
-        return _train(config, folder, resume, console, report, name_folder)
+        result = _train(config, folder, resume, console, report, name_folder)
+    give_back_memory()
+    return result
 
 
 def _train(

@@ -101,6 +101,8 @@ def file_content(paths: Sequence[str], endings: Collection[str]) -> Content:
 
 
 def _text_of(path: Path) -> str:
+    if not path.is_file():
+        raise UserError("it is no file but a pipe, a device or a link to nowhere")
     if path.stat().st_size > 4 * LONGEST + 3:  # a character has four bytes at most, and a mark may stand before them
         raise UserError(f"it has more than {LONGEST:,} characters")
     return path.read_text(encoding="utf-8-sig")
@@ -119,7 +121,7 @@ def files_in(folder: Path, endings: Collection[str], others: Counter[str]) -> li
         for name in files:
             if name.startswith("."):
                 continue
-            if _ending(name) in endings and os.path.isfile(os.path.join(parent, name)):  # no pipe, no device
+            if _ending(name) in endings:
                 found.append(os.path.join(parent, name))
             else:
                 others[_ending(name) or name] += 1

@@ -11,7 +11,7 @@ from PIL import Image
 
 from karat.cli import main
 
-SHORT = ["--training.steps", "2", "--training.batch_size", "4", "--training.device", "cpu", "--training.threads", "1"]
+SHORT = ["--training.steps", "3", "--training.batch_size", "4", "--training.device", "cpu", "--training.threads", "1"]
 RANDOM = np.random.default_rng(0)
 
 

@@ -151,7 +151,8 @@ def _rows_tensors(part: str, rows: LabelledRows) -> dict[str, Tensor]:
 
 def _rows(part: str, tensors: Mapping[str, Tensor]) -> LabelledRows:
     names = {name: tensors[f"{part}.names.{name}"] for name in ("bytes", "ends")}
-    return LabelledRows(unpacked(names), tensors[f"{part}.index"], tensors[f"{part}.given"])
+    texts = tuple(name.encode("utf-8", "replace").decode() for name in unpacked(names))  # bytes that are no text: ?
+    return LabelledRows(texts, tensors[f"{part}.index"], tensors[f"{part}.given"])
 
 
 def _ledger(part: str, tensors: Mapping[str, Tensor], classes: int) -> Ledger:

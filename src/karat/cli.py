@@ -1,5 +1,7 @@
 """The command line: what was asked for, and how it ends."""
 
+import contextlib
+import io
 import logging
 import signal
 import sys
@@ -19,6 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for handler in logging.getLogger().handlers:
         handler.addFilter(_made_safe)
     warnings.filterwarnings("ignore", module="PIL")  # what ails an image is said in words that name the image
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        with contextlib.suppress(OSError):  # somebody put a pipe in the place of a file
+            sys.stdout.reconfigure(errors="replace")  # a terminal or a file whose encoding lacks a character
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     logging.getLogger("karat").setLevel(logging.INFO)
     try:
@@ -36,12 +41,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"karat: {_lines(error)}: check the path, its rights and the space on the disk.", file=sys.stderr)
         return 2
+    except UnicodeEncodeError as error:
+        print(f"karat: {_lines(repr(error.object))} has characters that no file can have in its name.", file=sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        if not _is_about_memory(error):
+            raise
+        print(f"karat: the memory does not suffice ({_lines(error)}): {_LESS_MEMORY}.", file=sys.stderr)
+        return 2
     except Stopped as stopped:
         print(f"\nkarat: {stopped}", file=sys.stderr)
         return stopped.exit_code
     except KeyboardInterrupt:
         print("\nkarat: stopped; the same command with --resume and --run FOLDER continues.", file=sys.stderr)
         return 130
+
+
+_LESS_MEMORY = "use --data.limit N, a smaller --training.batch_size or a smaller --model"
+
+
+def _is_about_memory(error: Exception) -> bool:
+    """Return whether the system refused memory: numpy raises a MemoryError, torch says it in words."""
+    return isinstance(error, MemoryError) or any(
+        words in str(error) for words in ("allocate memory", "out of memory", "not enough memory")
+    )
 
 
 def _lines(text: object) -> str:

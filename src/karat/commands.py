@@ -18,7 +18,7 @@ from karat.audit.settings import AuditSettings
 from karat.data.noise.summary import write_noise
 from karat.data.sources.problems import BadImages, counted
 from karat.data.task import NoisyTask
-from karat.errors import UserError, terminal_safe
+from karat.errors import UserError, say, terminal_safe
 from karat.files.json_files import read_json
 from karat.files.safe_csv import read_safe_csv, write_safe_csv
 from karat.inference.evaluation import Accuracy
@@ -64,12 +64,12 @@ def _train_in(config: Config, folder: Path, resume: bool, name_folder: bool = Fa
     if result.selected is not None:
         _print_accuracies({name: accuracy for name, accuracy in found.items() if accuracy is not None})
     if result.noise_rate is not None:
-        print(f"Wrong among the noisy labels: {result.noise_rate:.1%}.")
-    print(_accuracy_sentence(result, folder))
-    print(_issues_sentence(folder))
+        say(f"Wrong among the noisy labels: {result.noise_rate:.1%}.")
+    say(_accuracy_sentence(result, folder))
+    say(_issues_sentence(folder))
     page = folder / "report.html"
     look = f" Open {page} in a browser to look at it and to review labels." if page.exists() else ""
-    print(f"Everything is in {folder}.{look}")
+    say(f"Everything is in {folder}.{look}")
 
 
 def _evaluate(options: Namespace) -> None:
@@ -88,7 +88,7 @@ def _evaluate(options: Namespace) -> None:
         for pair in found.confusions:
             table.add_row(Text(terminal_safe(pair.true)), Text(terminal_safe(pair.predicted)), f"{pair.times:,}")
         console.print(table)
-    print(f"Accuracy on {options.data}: {found.accuracy.top1:.2%} of {found.accuracy.count:,} examples.")
+    say(f"Accuracy on {options.data}: {found.accuracy.top1:.2%} of {found.accuracy.count:,} examples.")
 
 
 def _predict(options: Namespace) -> None:
@@ -100,7 +100,7 @@ def _predict(options: Namespace) -> None:
         probabilities=options.probabilities,
         on_bad_image=options.on_bad_image,
     )
-    print(f"Predictions of {counted(count, 'row')} are in {options.out}.")
+    say(f"Predictions of {counted(count, 'row')} are in {options.out}.")
 
 
 def _demo(options: Namespace) -> None:
@@ -155,32 +155,32 @@ def _noise(options: Namespace) -> None:
     summary = write_noise(task_of(options.config), options.file)
     rate = summary["realised_rate"]
     wrong = "nobody knows how many are wrong" if rate is None else f"{rate:.2%} of them wrong"
-    print(f"{summary['examples']:,} labels in {options.file}, {wrong}; the matrix is in {options.file.stem}.json.")
+    say(f"{summary['examples']:,} labels in {options.file}, {wrong}; the matrix is in {options.file.stem}.json.")
 
 
 def _audit(options: Namespace) -> None:
     rate = options.audit.error_rate
     found = write_audit(options.run, _audit_settings(options.run) if rate is None else AuditSettings(rate))
     estimate = found.estimate
-    print(
+    say(
         f"Wrong labels: {estimate.rate:.1%} of {estimate.examples:,} (between {estimate.low:.1%} and "
         f"{estimate.high:.1%} with {estimate.level:.0%} confidence). {estimate.note}"
     )
     counts = found.cleaned["action"].value_counts()
     actions = ", ".join(f"{counts.get(name, 0):,} {name}" for name in ("kept", "changed", "review", "trusted"))
-    print(f"Label issues: {int(found.issues['is_label_issue'].sum()):,}. Cleaned labels: {actions}.")
-    print(f"{estimate.changes}.")
+    say(f"Label issues: {int(found.issues['is_label_issue'].sum()):,}. Cleaned labels: {actions}.")
+    say(f"{estimate.changes}.")
     if found.reliability is not None:
-        print(f"The truth is known here. label_quality: {found.reliability}.")
+        say(f"The truth is known here. label_quality: {found.reliability}.")
     for warning in estimate.warnings:
-        print(f"Warning: {warning}")
+        say(f"Warning: {warning}")
     if options.figure is not None:
         from karat.report.plots import save_reliability_figure  # matplotlib
 
         save_reliability_figure(found.reliability, options.figure)
     if options.pred_probs is not None:
         write_pred_probs(options.run, options.pred_probs)
-    print(f"Everything is in {options.run}: label_issues.csv, cleaned_labels.csv, noise_estimate.json.")
+    say(f"Everything is in {options.run}: label_issues.csv, cleaned_labels.csv, noise_estimate.json.")
 
 
 def _audit_settings(run: Path) -> AuditSettings:
@@ -207,46 +207,46 @@ def _suggest(options: Namespace) -> None:
     Console().print(table)
     page = folder / "report.html"
     look = f" Open {page} in a browser: they are the first ones in its review." if page.exists() else ""
-    print(f"All {len(rows)} rows are in {path}.{look} Then: karat apply {folder} decisions.csv")
+    say(f"All {len(rows)} rows are in {path}.{look} Then: karat apply {folder} decisions.csv")
 
 
 def _sample(options: Namespace) -> None:
     path, rows = draw_sample(options.run, options.count, options.seed)
     page = sample_page_of_run(options.run, None if options.no_pictures else _loader(options.run))
-    print(
+    say(
         f"{counted(len(rows), 'row')} were drawn at random. Decide every one of them in {page}, in a browser (or in "
         f"{path}: keep, other or unsure, and the right label), and export decisions.csv. Then:"
     )
-    print(f"  {shlex.join(['karat', 'estimate', str(options.run), 'decisions.csv'])}")
+    say(f"  {shlex.join(['karat', 'estimate', str(options.run), 'decisions.csv'])}")
 
 
 def _estimate(options: Namespace) -> None:
     found = estimate_sample(options.run, options.decisions)
     unsure = f", {found.unsure} of them unsure" if found.unsure else ""
-    print(
+    say(
         f"Wrong labels: {found.wrong} of {found.labels_before:,}, by {counted(found.sampled, 'random row')}{unsure}; "
         f"in brackets 95% intervals. Right labels before cleaning: {found.right_before}."
     )
     if found.right_after is not None:
-        print(f"Right labels in cleaned_labels.csv: {found.right_after} of the {found.labels_after:,} that it keeps.")
+        say(f"Right labels in cleaned_labels.csv: {found.right_after} of the {found.labels_after:,} that it keeps.")
     if found.changed_sampled:
-        print(f"Changed labels in the sample: {found.changed_sampled}, of which {found.changed_wrong} were wrong.")
-    print(f"Everything is in {options.run / 'sample_estimate.json'}; `karat report {options.run}` shows it.")
+        say(f"Changed labels in the sample: {found.changed_sampled}, of which {found.changed_wrong} were wrong.")
+    say(f"Everything is in {options.run / 'sample_estimate.json'}; `karat report {options.run}` shows it.")
 
 
 def _apply(options: Namespace) -> None:
     applied = apply_decisions(options.run, options.decisions, options.out, options.labels)
-    print(
+    say(
         f"{applied.decided:,} decisions ({applied.changed:,} changed a label) are in {applied.path}: "
         f"{applied.trusted:,} of {applied.examples:,} examples are trusted now. Train again with:"
     )
-    print(f"  {retrain_command(options.run, read_run_config(options.run), applied.path)}")
+    say(f"  {retrain_command(options.run, read_run_config(options.run), applied.path)}")
 
 
 def _report(options: Namespace) -> None:
     load = None if options.no_pictures else _loader(options.run)
     path = report_run(options.run, load, options.review_rows, options.compare)
-    print(f"The report is {path}: open it in a browser. Its pictures and the data of the review are in report_files.")
+    say(f"The report is {path}: open it in a browser. Its pictures and the data of the review are in report_files.")
 
 
 def _loader(run: Path) -> Callable[[], NoisyTask]:

@@ -41,6 +41,11 @@ def terminal_safe(text: object) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in str(text))
 
 
+def say(text: object = "") -> None:
+    """Print lines that may quote a file which somebody sent, without what would steer the terminal."""
+    print("\n".join(map(terminal_safe, str(text).split("\n"))))
+
+
 def suggestion(name: str, legal: Iterable[str]) -> str:
     """Return " Did you mean 'x'?" for the legal name nearest to a mistyped one, or nothing.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from karat.audit.ledger import COLUMNS, Ledger
 from karat.errors import UserError
 from karat.files.checksums import refuse_changed
+from karat.files.required import fitting
 from karat.files.tensors import packed, read_tensors, unpacked, write_tensors
 
 FORMAT = "karat ledger 1"
@@ -86,7 +87,14 @@ def load_record(path: Path) -> AuditRecord:
     tensors, metadata = read_tensors(path)
     if metadata.get("format") != FORMAT:
         raise UserError(f"{path} is not a ledger of this version of Karat: train again.")
-    classes = tuple(json.loads(metadata["classes"]))
+    with fitting(path):
+        record = _record(tensors, metadata)
+        _check_sizes(record)
+    return record
+
+
+def _record(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> AuditRecord:
+    classes = tuple(map(str, json.loads(metadata["classes"])))
     return AuditRecord(
         classes,
         _rows("noisy", tensors),
@@ -103,6 +111,42 @@ def load_record(path: Path) -> AuditRecord:
     )
 
 
+def _check_sizes(record: AuditRecord) -> None:
+    """Raise a ValueError where the parts of a record do not fit together: somebody made it by other means."""
+    classes = len(record.classes)
+    for rows, ledger in ((record.noisy, record.ledger), (record.trusted, record.trusted_ledger)):
+        count = len(rows.labels)
+        sizes = {"names": (len(rows.names),), "index": tuple(rows.index.shape), "labels": tuple(rows.labels.shape)}
+        sizes |= {name: tuple(getattr(ledger, name).shape[:1]) for name in COLUMNS}
+        wrong = [name for name, size in sizes.items() if size != (count,)]
+        wrong += [name for name, column in COLUMNS.items() if column.per_class and _width(ledger, name) != classes]
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)}: not one for each of the {count} rows")
+        _check_labels(rows.labels, classes)
+        if rows.index.dtype != torch.int64 or len(rows.index.unique()) != count:
+            raise ValueError("two rows have one place")
+    _check_labels(record.verified_labels, classes)
+    expected = {
+        "verified.probabilities": (record.verified_probabilities, (len(record.verified_labels), classes)),
+        "transition": (record.transition, (classes, classes)),
+        "posterior": (record.posterior, (len(record.noisy), classes)),
+        "rates": (record.rates, (0 if record.rates is None else len(record.rates), 3)),
+    }
+    for name, (tensor, shape) in expected.items():
+        if tensor is not None and (tuple(tensor.shape) != shape or not tensor.is_floating_point()):
+            raise ValueError(f"{name} has the shape {tuple(tensor.shape)}")
+
+
+def _width(ledger: Ledger, name: str) -> int:
+    column: Tensor = getattr(ledger, name)
+    return column.shape[1] if column.dim() == 2 else -1
+
+
+def _check_labels(labels: Tensor, classes: int) -> None:
+    if labels.dim() != 1 or labels.dtype != torch.int64 or bool(((labels < 0) | (labels >= classes)).any()):
+        raise ValueError(f"labels that are none of {classes} classes")
+
+
 def _rows_tensors(part: str, rows: LabelledRows) -> dict[str, Tensor]:
     names = {f"{part}.names.{name}": tensor for name, tensor in packed(rows.names).items()}
     return {f"{part}.index": rows.index.long(), f"{part}.given": rows.labels.long(), **names}
@@ -110,7 +154,8 @@ def _rows_tensors(part: str, rows: LabelledRows) -> dict[str, Tensor]:
 
 def _rows(part: str, tensors: Mapping[str, Tensor]) -> LabelledRows:
     names = {name: tensors[f"{part}.names.{name}"] for name in ("bytes", "ends")}
-    return LabelledRows(unpacked(names), tensors[f"{part}.index"], tensors[f"{part}.given"])
+    texts = tuple(name.encode("utf-8", "replace").decode() for name in unpacked(names))  # bytes that are no text: ?
+    return LabelledRows(texts, tensors[f"{part}.index"], tensors[f"{part}.given"])
 
 
 def _ledger(part: str, tensors: Mapping[str, Tensor], classes: int) -> Ledger:

@@ -20,6 +20,7 @@ from karat.audit.warnings_list import warnings_of
 from karat.files.atomic import replacing
 from karat.files.json_files import read_json
 from karat.files.metrics_log import read_metrics
+from karat.files.required import fitting
 from karat.files.safe_csv import write_safe_csv
 
 DEFAULTS = AuditSettings()
@@ -104,7 +105,8 @@ def settings_used(folder: Path) -> AuditSettings:
     """Return the settings with which the files of a run's audit were written last."""
     path = folder / "noise_estimate.json"
     changes = read_json(path, f"write it again with `karat audit {folder}`").get("changes") if path.exists() else None
-    return AuditSettings(changes["error_rate"]) if changes else DEFAULTS
+    with fitting(path, f"write it again with `karat audit {folder}`"):
+        return AuditSettings(float(changes["error_rate"])) if changes else DEFAULTS
 
 
 def suggest_rows(

@@ -140,6 +140,8 @@ def draw_sample(folder: Path, count: int = 100, seed: int = 0) -> tuple[Path, pd
     """
     if count < 1:
         raise UserError(f"--count is {count}: ask for at least 1 row.")
+    if not 0 <= seed < 2**62:
+        raise UserError(f"--seed is {seed}: write a whole number from 0 to 2^62 - 1.")
     record = load_record(folder / "ledger.safetensors")
     drawn = draw(believe(record)[1].quality, count, torch.Generator().manual_seed(seed))
     index = record.noisy.index[drawn.places].tolist()

@@ -2,6 +2,7 @@
 
 import io
 import os
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,11 @@ IMAGE_ENDINGS = frozenset(
         *("pbm", "pgm", "png", "pnm", "ppm", "tga", "tif", "tiff", "webp"),
     )
 )
+_FORMATS = (
+    *("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "MPO", "DIB", "TGA", "ICO", "JPEG2000", "AVIF"),
+    *("HEIF", "HEIC"),  # where pillow-heif is installed and was asked to
+)
+LARGEST_FILE = 2**30
 _GREY_MODES = ("1", "L", "LA", "La", "I", "F")  # and all kinds of I;16
 _ORIENTATION_TAG = 0x0112
 _UPRIGHT = {  # the orientation that a camera noted -> what turns the picture upright
@@ -52,6 +58,7 @@ def read_bytes(image: Encoded) -> bytes:
     if not image:
         raise Unreadable("the row names no file")
     try:
+        _check_file(image)
         return Path(image).read_bytes()
     except FileNotFoundError as error:
         if image.startswith(("http://", "https://", "s3://", "gs://")):
@@ -113,7 +120,10 @@ class _opened:
 
     def __enter__(self) -> Image.Image:
         try:
-            self._image = Image.open(io.BytesIO(self._encoded) if isinstance(self._encoded, bytes) else self._encoded)
+            if isinstance(self._encoded, str):
+                _check_file(self._encoded)
+            source = io.BytesIO(self._encoded) if isinstance(self._encoded, bytes) else self._encoded
+            self._image = Image.open(source, formats=_formats())
         except Exception as error:
             raise self._unreadable(error) from error
         return self._image
@@ -126,6 +136,8 @@ class _opened:
 
     def _unreadable(self, error: Exception) -> Unreadable:
         start = self._encoded[:200].lstrip().lower() if isinstance(self._encoded, bytes) else b""
+        if isinstance(error, Unreadable):
+            return error
         if not self._encoded:
             return Unreadable("the file is empty")
         if start.startswith(b"version https://git-lfs"):
@@ -137,6 +149,21 @@ class _opened:
         if isinstance(error, UnidentifiedImageError):
             return Unreadable("it is not in a format of images that Pillow can read")
         return Unreadable(" ".join(str(error).split()) or type(error).__name__)
+
+
+def _check_file(path: str) -> None:
+    """Refuse what can be read without end, such as a pipe or a device."""
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise Unreadable("it is no file but a folder, a pipe or a device")
+    if found.st_size > LARGEST_FILE:
+        raise Unreadable(f"it has more than {LARGEST_FILE // 2**20} MB")
+
+
+def _formats() -> list[str]:
+    """Return the formats of pixels that Pillow reads by itself: for EPS it would run another program."""
+    Image.init()
+    return [name for name in _FORMATS if name in Image.OPEN]
 
 
 def _orientation(image: Image.Image) -> int:

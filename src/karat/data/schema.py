@@ -82,6 +82,8 @@ class Schema:
             apart = ("format", "shape", "columns", "encoder")
             rest = {name: value for name, value in values.items() if name not in apart}
             columns = tuple(Column(**{**column, "levels": tuple(column["levels"])}) for column in values["columns"])
+            if not all(isinstance(value, bool if name == "signed" else str) for name, value in rest.items()):
+                raise TypeError("a column has no name")
             return cls(shape=_integers(values["shape"]), columns=columns, encoder=encoder, **rest)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"The schema of the run is not one of Karat ({error}): use the run's own files.") from error

@@ -1,6 +1,7 @@
 """Encoders of sentence-transformers by name or folder: an extra, and nothing is fetched unasked."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,10 @@ import torch
 from torch import Tensor
 
 from karat.errors import UserError
+from karat.files.required import fitting
 
 _BATCH = 64
+_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,8 @@ def load_sentence_encoder(name: str, download: bool = False, digest: str | None 
 
     With a digest, other weights than those are refused.
     """
+    if Path(name).is_dir():
+        refuse_code(Path(name))
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
@@ -70,6 +75,23 @@ def load_sentence_encoder(name: str, download: bool = False, digest: str | None 
             "train again."
         )
     return SentenceEncoder(place, found, model.eval())
+
+
+def refuse_code(folder: Path) -> None:
+    """Refuse the folder of an encoder that would run code of its own: older versions of the library run it unasked."""
+    for path in folder.rglob("*"):
+        if path.suffix == ".py":
+            raise UserError(f"{path} is code, and an encoder of texts must hold none: use another encoder.")
+        if path.suffix in _PICKLES and not list(path.parent.glob("*.safetensors")):
+            raise UserError(f"{path} may hold code: use an encoder whose weights are in a .safetensors file.")
+    modules = folder / "modules.json"
+    if not modules.exists():
+        return
+    with fitting(modules, "use another encoder"):
+        kinds = [str(module["type"]) for module in json.loads(modules.read_text(encoding="utf-8"))]
+    foreign = [kind for kind in kinds if not kind.startswith("sentence_transformers.")]
+    if foreign:
+        raise UserError(f"{modules} asks for {foreign[0]}, which is no part of sentence-transformers: use another one.")
 
 
 def _digest(model: Any) -> str:

@@ -21,6 +21,7 @@ from torch import Tensor
 from karat.data.readers import Array
 from karat.data.sentence_encoder import load_sentence_encoder
 from karat.errors import UserError
+from karat.files.required import fitting
 from karat.files.tensors import packed, read_tensors, unpacked, write_tensors
 
 TFIDF = "tfidf"
@@ -183,14 +184,16 @@ def _load_tfidf(folder: Path) -> TfidfEncoder:
     tensors, metadata = read_tensors(folder / FILE)
     if metadata.get("format") != "karat text 1":
         raise UserError(f"{folder / FILE} is not a text encoder of this version of Karat: train again.")
-    try:
+    with fitting(folder / FILE):
         names = [name for name in _COUNTERS if f"{name}.rarity" in tensors]
         terms = {name: unpacked({part: tensors[f"{name}.{part}"] for part in ("bytes", "ends")}) for name in names}
         rarity = {name: tensors[f"{name}.rarity"].numpy() for name in names}
         directions = tensors["directions"].float().numpy()
-    except KeyError as error:
-        raise UserError(f"{folder / FILE} is damaged ({error} is missing): train again.") from error
-    if sum(map(len, terms.values())) != len(directions) or any(len(terms[name]) != len(rarity[name]) for name in names):
+    fit = names and directions.ndim == 2 and sum(map(len, terms.values())) == len(directions)
+    fit = fit and all(np.isfinite(part).all() for part in (directions, *rarity.values()))
+    for name in names:
+        fit = fit and rarity[name].shape == (len(terms[name]),) and len(set(terms[name])) == len(terms[name])
+    if not fit:
         raise UserError(f"{folder / FILE} is damaged (its parts do not fit together): train again.")
     return TfidfEncoder(terms, rarity, directions)
 

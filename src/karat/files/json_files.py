@@ -20,7 +20,7 @@ def read_json(path: Path, remedy: str = "train again") -> dict[str, Any]:
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise unreadable(path, error) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error}): {remedy}.") from error
     if not isinstance(values, dict):
         raise UserError(f"{path} is damaged (it holds no named values): {remedy}.")

@@ -1,7 +1,11 @@
 """Files that are small on the disk and huge in memory are refused before they are read."""
 
+import contextlib
+import ctypes
+import gc
 import gzip
-import os
+import itertools
+import sys
 import zipfile
 from pathlib import Path
 
@@ -10,17 +14,22 @@ from karat.errors import UserError
 TEXT_FACTOR = 4  # a table of text in memory, at least: a cell is an object of 50 bytes and more
 LONGEST_LINE = 16 * 2**20
 _PIECE = 2**20
+RUNS_BETWEEN_LOOKS = 5  # a look takes 0.2 s of the processor, as long as some small runs
+_FINISHED = itertools.count(1)
 
 
-def available_memory() -> int | None:
-    """Return how many bytes this machine can still give; None where nobody says."""
+def free_memory(root: Path = Path("/")) -> int | None:
+    """Return how many bytes this process may still take: of the machine, or of the container that it is in (Linux)."""
     try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 2**10
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, ValueError, AttributeError):  # not Linux, not a Unix
+        lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
         return None
+    try:
+        limit = int((root / "sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+        return min(free, limit - int((root / "sys/fs/cgroup/memory.current").read_text(encoding="ascii")))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return free
 
 
 def refuse_too_large(path: Path, need: int, available: int | None = None) -> None:
@@ -30,7 +39,7 @@ def refuse_too_large(path: Path, need: int, available: int | None = None) -> Non
     Traceback (most recent call last):
     karat.errors.UserError: a.npz needs 3.0 GB of memory and 1.0 GB are free: give fewer rows, or use a larger machine.
     """
-    free = available_memory() if available is None else available
+    free = free_memory() if available is None else available
     if free is not None and need > free:
         raise UserError(
             f"{path} needs {need / 2**30:.1f} GB of memory and {free / 2**30:.1f} GB are free: "
@@ -40,7 +49,7 @@ def refuse_too_large(path: Path, need: int, available: int | None = None) -> Non
 
 def refuse_large_text(path: Path) -> None:
     """Refuse a table of text, packed or not, that cannot fit or has an endless line; it is looked at piece by piece."""
-    free = available_memory()
+    free = free_memory()
     size = line = 0
     with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
         while piece := file.read(_PIECE):
@@ -56,3 +65,16 @@ def refuse_large_archive(path: Path) -> None:
     """Refuse an .npz file whose arrays cannot fit."""
     with zipfile.ZipFile(path) as archive:
         refuse_too_large(path, sum(member.file_size for member in archive.infolist()))
+
+
+def give_back_memory() -> None:
+    """Give back what finished runs left: a process that trains again and again would grow.
+
+    On digits by 3 MB a run, measured over 46 runs of three methods: objects that refer to each other, which Python
+    looks for ever more rarely, and what the allocator keeps in pieces (Linux).
+    """
+    if next(_FINISHED) % RUNS_BETWEEN_LOOKS == 0:
+        gc.collect()
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):  # another C library than that of GNU
+            ctypes.CDLL("libc.so.6").malloc_trim(0)

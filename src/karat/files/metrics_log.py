@@ -89,7 +89,7 @@ def read_metrics(path: str | Path, damaged: Literal["refuse", "skip"] = "refuse"
 def _record(line: bytes) -> dict[str, Any] | None:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
 

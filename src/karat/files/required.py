@@ -1,8 +1,12 @@
-"""Files that must be there."""
+"""Files that must be there, and hold what they should."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from karat.errors import UserError
+from karat.errors import DamagedFile, UserError
+
+_MISFITS = (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
 
 
 def refuse_link(path: Path) -> None:
@@ -17,3 +21,21 @@ def require(path: Path, remedy: str) -> None:
         raise UserError(f"{path} is a folder, not a file: {remedy}.")
     if not path.is_file():
         raise UserError(f"There is no file {path}: {remedy}.")
+
+
+@contextmanager
+def fitting(path: Path, remedy: str = "restore it, or train again") -> Iterator[None]:
+    """Say in a sentence that a file which can be read does not hold what it should.
+
+    >>> with fitting(Path("sample.json")):
+    ...     {}["rows"]
+    Traceback (most recent call last):
+    karat.errors.DamagedFile: sample.json is damaged (KeyError: 'rows'): restore it, or train again.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except _MISFITS as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DamagedFile(f"{path} is damaged ({type(error).__name__}: {reason}): {remedy}.") from error

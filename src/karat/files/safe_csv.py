@@ -53,7 +53,14 @@ def write_safe_csv(frame: pd.DataFrame, path: Path) -> None:
         if not pd.api.types.is_numeric_dtype(column.dtype):
             safe.isetitem(place, column.map(escaped))
     with replacing(path) as temporary:
-        safe.to_csv(temporary, index=False, quoting=csv.QUOTE_NONNUMERIC, encoding="utf-8", lineterminator="\n")
+        safe.to_csv(
+            temporary,
+            index=False,
+            quoting=csv.QUOTE_NONNUMERIC,
+            encoding="utf-8",
+            errors="replace",  # of names that are no Unicode
+            lineterminator="\n",
+        )
 
 
 def read_safe_csv(path: str | Path) -> pd.DataFrame:

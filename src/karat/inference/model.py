@@ -1,30 +1,35 @@
 """The trained model of a run, built again from its folder alone: neither training data nor config are needed."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from karat.data.schema import Schema
+from karat.data.text import FILE as TEXT_FILE
 from karat.data.text import load_text_encoder
 from karat.errors import UserError
 from karat.files.checkpoints import load_checkpoint
 from karat.files.checksums import refuse_changed
 from karat.files.json_files import read_json
+from karat.files.required import fitting
 from karat.files.weights import load_weights, stored_tensors
 from karat.inference.device import compute_device
 from karat.inference.evaluation import predict_probabilities
 from karat.methods.shared.ensemble import Ensemble
 from karat.methods.shared.forest import with_trees_of
-from karat.models import build_model
+from karat.models import PRETRAINED, build_model
 from karat.models.average import WeightAverage
 from karat.models.views import with_views
 
 FORMAT = "karat model 1"
+MOST_NETWORKS = 100  # of one model: methods train two or three at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,26 +116,47 @@ def load_model(run: str | Path, device: str = "auto") -> TrainedModel:
     """Load the model of a run folder; an unfinished run has the average of its weights at the last checkpoint."""
     folder = Path(run)
     path, weights, checkpoint = (folder / name for name in ("schema.json", "model.safetensors", "checkpoint.pt"))
-    refuse_changed(folder, path.name, weights.name)
+    refuse_changed(folder, path.name, weights.name, TEXT_FILE)
     values = _described(path)
-    try:
+    with fitting(path):
         described = ModelDescription.from_dict(values, folder)
+        _refuse_huge(described, weights if weights.exists() else checkpoint)
         module = described.build()
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged ({error!r} is missing or wrong): train again.") from error
     step = None
     if weights.exists():
-        module = with_trees_of(stored_tensors(weights), module)
+        with fitting(weights):
+            module = with_trees_of(stored_tensors(weights), module, math.prod(described.input_shape))
         load_weights(weights, module)
     elif checkpoint.exists():
-        trainer = load_checkpoint(checkpoint)["trainer"]
-        average = WeightAverage(module, 0.0)
-        average.load_state_dict(trainer["kept"]["averaged"])
-        module, step = average.module, int(trainer["steps_done"])
+        with fitting(checkpoint):
+            trainer = load_checkpoint(checkpoint)["trainer"]
+            average = WeightAverage(module, 0.0)
+            average.load_state_dict(trainer["kept"]["averaged"])
+            module, step = average.module, int(trainer["steps_done"])
     else:
         raise UserError(f"The run in {folder} has no model yet: let it take its first steps.")
-    module = module.eval().requires_grad_(False).to(compute_device(device))
+    module = module.eval().requires_grad_(False)
+    with fitting(weights if step is None else checkpoint):
+        if module(torch.zeros(1, *described.input_shape)).shape != (1, len(described.classes)):
+            raise ValueError("it is the model of other classes")
+    module = module.to(compute_device(device))
     return TrainedModel(module, described.classes, described.input_shape, described.schema, step)
+
+
+def _refuse_huge(described: ModelDescription, weights: Path) -> None:
+    """Refuse a description of a network that is much larger than its weights, before it fills the memory."""
+    if not 1 <= described.networks <= MOST_NETWORKS:
+        raise ValueError(f"{described.networks} networks")
+    with torch.device("meta"):
+        try:
+            one = build_model(described.model.removesuffix(PRETRAINED), described.input_shape, len(described.classes))
+        except UserError:
+            raise
+        except Exception:  # a network of timm that looks at numbers while it is built; its size is its name's
+            return
+    numbers = described.networks * sum(tensor.numel() for tensor in one.state_dict().values())
+    if weights.exists() and numbers > weights.stat().st_size:  # a number has two bytes at least
+        raise ValueError(f"a network of {numbers:,} numbers, which {weights.name} does not hold")
 
 
 def _described(path: Path) -> dict[str, Any]:

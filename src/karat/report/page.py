@@ -12,10 +12,11 @@ from typing import Any
 from unicodedata import category
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from karat.errors import UserError
 from karat.files.atomic import replacing
+from karat.files.required import fitting
 from karat.files.safe_csv import read_safe_csv
 from karat.report import REVIEW_ROWS, charts, sections, summary
 from karat.report.pictures import FeatureRows, Thumbnail, data_address
@@ -49,8 +50,8 @@ def write_report(
     if review_rows < 0:
         raise UserError(f"--review-rows is {review_rows}: write how many rows to review, 0 for none.")
     run, others = read_run(folder), [read_run(other) for other in compare]
-    table = review_table(run.issues, review_rows, run.suggested)
-    with _files(folder / FILES) as files:
+    with _shown(folder), _files(folder / FILES) as files:
+        table = review_table(run.issues, review_rows, run.suggested)
         review = write_review(files, table, run.classes, run.identity, thumbnail, features)
         gallery = _gallery(run.issues, thumbnail, features)
         page = _render(run, others, {**review, "folder": FILES, "blind": False}, gallery, skipped, notes)
@@ -62,8 +63,8 @@ def write_sample_page(folder: Path, thumbnail: Thumbnail | None = None, features
     run, sample = read_run(folder), read_safe_csv(folder / "sample.csv")
     nothing = dict.fromkeys(NUMBERS, float("nan"))
     table = sample.assign(is_label_issue=False, suggested_label="", **nothing)
-    rows = hashlib.blake2b(script_safe(table["index"].tolist()).encode(), digest_size=6).hexdigest()
-    with _files(folder / SAMPLE_FILES) as files:
+    with _shown(folder), _files(folder / SAMPLE_FILES) as files:
+        rows = hashlib.blake2b(script_safe(table["index"].tolist()).encode(), digest_size=6).hexdigest()
         review = write_review(files, table, run.classes, f"{run.identity}:sample:{rows}", thumbnail, features)
         style, script = _style(), _script()
         page = (
@@ -80,6 +81,16 @@ def write_sample_page(folder: Path, thumbnail: Thumbnail | None = None, features
             )
         )
     return _write_page(folder / "sample.html", page)
+
+
+@contextmanager
+def _shown(folder: Path) -> Iterator[None]:
+    """Say in a sentence that the files of a run, which may come from anybody, do not hold what a page shows."""
+    with fitting(folder, "one of its files does not hold what a run writes, restore it"):
+        try:
+            yield
+        except TemplateError as error:
+            raise ValueError(str(error)) from error
 
 
 @contextmanager

@@ -223,6 +223,8 @@ def _check_config_files(arguments: list[str]) -> None:
         path = Path(value or following)
         if option == "--config" and path.is_file():
             check_yaml(path)
+        elif option == "--config" and path.exists() and not path.is_dir():
+            raise UserError(f"{path} is no file but a device or a pipe: write the settings into a file.")
 
 
 def _suggest_options(options: Namespace) -> Namespace:

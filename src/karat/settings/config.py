@@ -64,6 +64,8 @@ class TrainingSettings:
         checkpoint_every: steps between two checkpoints; null is one epoch, but 50 at least.
         device: "cpu", "cuda", or "auto": cuda where there is one.
         threads: CPU threads; null leaves it to torch.
+        deterministic: on a GPU, take only algorithms that give the same bits every time, some of them slower; the CPU
+            gives them anyway.
     """
 
     epochs: int | None = None
@@ -78,6 +80,7 @@ class TrainingSettings:
     checkpoint_every: int | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         # Batches of one example have no BatchNorm statistics.

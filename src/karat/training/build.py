@@ -1,5 +1,6 @@
 """The parts of a run, made from its config: network, optimizer, and what the method may look at."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -10,6 +11,8 @@ from karat.algorithm.network import Network
 from karat.data.examples import Examples
 from karat.data.modality import IMAGES
 from karat.data.task import NoisyTask
+from karat.errors import UserError
+from karat.files.memory_need import free_memory
 from karat.methods.method import Task, Tell
 from karat.methods.step import Learner
 from karat.models import build_model, look_at_inputs
@@ -17,6 +20,9 @@ from karat.models.views import with_views
 from karat.settings.config import Config
 from karat.training.optimizers import make_optimizer
 
+_OWN = re.compile("(mlp|fast|wrn|resnet|vgg|densenet)(-[0-9]+)+")
+MOST_LAYERS = 100_000
+OF_PARAMETERS = 4 * 4  # bytes of each: its own four, gradient, momentum and average
 SHOWN = 1_000  # inputs that a network is read off: a million patches of 32 pixels
 Build = Callable[[str, tuple[int, ...], int], nn.Module]  # name, shape and classes: as `build_model`
 
@@ -24,10 +30,29 @@ Build = Callable[[str, tuple[int, ...], int], nn.Module]  # name, shape and clas
 def new_module(config: Config, task: NoisyTask, device: torch.device, build: Build = build_model) -> nn.Module:
     """Build the network with new random weights, on the device; layers that are read off inputs see noisy ones."""
     shape = tuple(task.noisy.inputs.shape[1:])
+    if build is build_model:
+        refuse_huge(config.model, shape, len(task.dataset.classes))
     module = build(config.model, shape, len(task.dataset.classes))
     look_at_inputs(module, lambda: task.noisy.inputs[evenly_spaced(len(task.noisy), SHOWN)])
     module = with_views(module, views_of(config, task))
     return module.to(memory_format=task.dataset.modality.memory_format).to(device)
+
+
+def refuse_huge(name: str, shape: tuple[int, ...], classes: int) -> None:
+    """Refuse a network by its numbers, such as wrn-28-9999, where it alone would fill the memory."""
+    sizes = [int(size) for size in re.findall("[0-9]+", name)] if _OWN.fullmatch(name) else []
+    if not sizes:
+        return
+    if max(sizes) > MOST_LAYERS:
+        raise UserError(f"The model is {name}: its depth and width may be {MOST_LAYERS:,} at most.")
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):  # nothing is computed
+        numbers = sum(parameter.numel() for parameter in build_model(name, shape, classes).parameters())
+    free = free_memory()
+    if free is not None and OF_PARAMETERS * numbers > free:
+        raise UserError(
+            f"The network {name} has {numbers:,} parameters, which need {OF_PARAMETERS * numbers / 2**30:.1f} GB of "
+            f"memory in training, and {free / 2**30:.1f} GB are free: choose a smaller --model."
+        )
 
 
 def views_of(config: Config, task: NoisyTask) -> str:

@@ -1,11 +1,10 @@
 """What a run needs in memory, reckoned before its first step, and what the machine has left."""
 
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
 from karat.data.images import CACHE_BYTES
+from karat.files.memory_need import free_memory
 from karat.methods.karat.constants import CONSTANTS
 from karat.models import PRETRAINED, build_model
 from karat.training.plan import COSTS
@@ -14,8 +13,9 @@ from karat.training.trainer import Trainer
 FLOAT = 4
 COPIES = 7  # of the parameters: their own, gradient, momentum, three averages, and one while a model is finished
 PASSES = 2  # what a layer returned is kept for the way back, where gradients of its size are made
-OF_LABEL_MODEL = 2**30  # logits of many heads at once, whose number is limited, and responses of filters
-FEATURE_COPIES = 10  # of the features by which method karat judges: read, smoothed, split, centred
+OF_PROGRAM = 40 * 2**20  # libraries that are loaded on the way, tables, the report, what the allocator keeps
+LOGIT_COPIES = 3  # of the logits of all heads that method karat judges by
+FEATURE_COPIES = 10  # of the features that it judges by: read, smoothed, split, centred
 GIGABYTE = 2**30
 
 
@@ -31,15 +31,18 @@ def memory_warning(trainer: Trainer) -> list[str]:
 
 
 def needed_memory(trainer: Trainer) -> int:
-    """Return roughly how many bytes a run takes beside what is loaded already."""
+    """Return roughly how many bytes a run takes beside what is loaded already: docs/reliability.md compares."""
     config, task = trainer.config, trainer.task
     shape, rows = tuple(task.noisy.inputs.shape[1:]), len(task.noisy)
     outputs = numbers_of_layers(config.model, shape, trainer.classes)
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     images_a_step = trainer.batch_size * COSTS.get(config.method, 1.0)
-    needed = FLOAT * (PASSES * int(images_a_step * outputs) + COPIES * parameters)
+    needed = OF_PROGRAM + FLOAT * (PASSES * int(images_a_step * outputs) + COPIES * parameters)
     if config.method == "karat":
-        needed += OF_LABEL_MODEL + FEATURE_COPIES * FLOAT * CONSTANTS.appearance.directions * rows
+        judge = CONSTANTS.verdict
+        width = CONSTANTS.appearance.directions if len(shape) > 1 else min(CONSTANTS.appearance.directions, *shape)
+        logits = min(judge.most_numbers, rows * trainer.classes * judge.folds * len(judge.strengths))
+        needed += FLOAT * (LOGIT_COPIES * logits + FEATURE_COPIES * width * rows)
     if not isinstance(task.noisy.inputs, Tensor):  # decoded images are kept until the cache is full
         needed += min(CACHE_BYTES, rows * torch.Size(shape).numel())
     return needed
@@ -64,17 +67,3 @@ def numbers_of_layers(model: str, shape: tuple[int, ...], classes: int) -> int:
             layer.register_forward_hook(count)
         network(torch.zeros(1, *shape))
     return found
-
-
-def free_memory(root: Path = Path("/")) -> int | None:
-    """Return how many bytes this process may still take: of the machine, or of the container that it is in (Linux)."""
-    try:
-        lines = (root / "proc/meminfo").read_text().splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return None
-    try:
-        limit = int((root / "sys/fs/cgroup/memory.max").read_text())
-        return min(free, limit - int((root / "sys/fs/cgroup/memory.current").read_text()))
-    except (OSError, ValueError):  # no container, or one without a limit
-        return free

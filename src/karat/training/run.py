@@ -17,7 +17,10 @@ from karat.data.task import NoisyTask, prepare_task
 from karat.errors import Stopped, UserError
 from karat.files.json_files import read_json
 from karat.files.locks import locked
+from karat.files.memory_need import give_back_memory
 from karat.files.metrics_log import MetricsLog
+from karat.files.required import fitting
+from karat.inference.device import compute_device, make_deterministic
 from karat.inference.evaluation import Accuracy, evaluate
 from karat.inference.model import load_model
 from karat.progress_bar import ProgressBar
@@ -29,6 +32,7 @@ from karat.training.fit import BarListener, fit
 from karat.training.memory import memory_warning
 from karat.training.plan import is_fitted, with_chosen
 from karat.training.run_checkpoint import (
+    CHECKPOINT,
     drop_previous,
     identity,
     read_state,
@@ -144,7 +148,9 @@ def train_run(
     """
     check_folder(folder, resume)
     with locked(folder):
-        return _train(config, folder, resume, console, report, name_folder)
+        result = _train(config, folder, resume, console, report, name_folder)
+    give_back_memory()
+    return result
 
 
 def _train(
@@ -152,6 +158,8 @@ def _train(
 ) -> RunResult:
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
+    if config.training.deterministic:
+        make_deterministic(compute_device(config.training.device))
     settle(folder)
     if resume:  # the number of epochs that was chosen may be another one on this machine
         config = with_chosen(config, read_run_config(folder), chosen_settings(folder))
@@ -204,7 +212,8 @@ def _fit_in(folder: Path, trainer: Trainer, state: dict[str, Any] | None, consol
         save_with_ledger(folder, {**fixed, **moving})
 
     if state is not None:
-        trainer.load_state_dict(state["trainer"])
+        with fitting(folder / CHECKPOINT, "start a new run"):
+            trainer.load_state_dict(state["trainer"])
     title = f"{trainer.task.dataset.name} {trainer.config.method}"
     while True:
         try:
@@ -278,12 +287,14 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
         )
     if not (folder / "results.json").exists():
         trainer = Trainer(config, task)
-        trainer.load_state_dict(with_ledger(folder, state)["trainer"])
+        with fitting(folder / CHECKPOINT, "start a new run"):
+            trainer.load_state_dict(with_ledger(folder, state)["trainer"])
         return _accuracies(trainer.models(), task)
     test, model = task.dataset.test, load_model(folder, config.training.device)
     now = evaluate(model.module, test.inputs, test.labels)
     stored = read_json(folder / "results.json")
-    then = {name: Accuracy(**stored[name]) for name in WEIGHTS if stored.get(name) is not None}
+    with fitting(folder / "results.json"):
+        then = {name: Accuracy(**stored[name]) for name in WEIGHTS if stored.get(name) is not None}
     same = "selected" in then and replace(then["selected"], loss=now.loss) == now  # the loss has other last digits
     return {**(then if same else {}), "selected": now}
 

@@ -11,6 +11,7 @@ from karat.data.task import NoisyTask
 from karat.errors import DamagedFile, UserError
 from karat.files.checkpoints import load_checkpoint, save_checkpoint
 from karat.files.checksums import checksum
+from karat.files.required import fitting
 from karat.files.tensors import read_tensors, write_tensors
 from karat.settings.compare import check_same_config
 from karat.settings.config import Config, config_as_dict
@@ -46,7 +47,8 @@ def save_with_ledger(folder: Path, state: dict[str, Any]) -> None:
 
 
 def _step(ledger: Path) -> int:
-    return int(ledger.stem.removeprefix("ledger-"))
+    number = ledger.stem.removeprefix("ledger-")
+    return int(number) if number.isdecimal() else -1  # not one of ours
 
 
 def _keep_as_previous(current: Path) -> None:
@@ -94,7 +96,7 @@ def read_state(folder: Path, config: Config, task: NoisyTask) -> dict[str, Any] 
     path = folder / CHECKPOINT
     if not path.exists():  # killed before the first checkpoint
         return None
-    state = load_checkpoint(path)
+    state = _checked(load_checkpoint(path), path)
     check_same_config(state["config"], config_as_dict(config), path)
     if state["data"] != task.fingerprint():
         raise UserError(
@@ -104,9 +106,22 @@ def read_state(folder: Path, config: Config, task: NoisyTask) -> dict[str, Any] 
     return state
 
 
+def _checked(state: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return the state of a checkpoint that has all its parts, each of its kind."""
+    kinds: dict[str, Any] = {**dict.fromkeys(("config", "environment", "trainer", "ledger"), dict), "data": object}
+    kinds |= {"metrics": int, "metrics_checksum": int, "seconds": (int, float)}
+    for name, kind in kinds.items():
+        if not isinstance(state, dict) or name not in state or not isinstance(state[name], kind):
+            raise DamagedFile(f"{path} is damaged ({name} is missing or wrong): start a new run.")
+    if not all(type(state["trainer"].get(name)) is int for name in ("steps_done", "recoveries")):
+        raise DamagedFile(f"{path} is damaged (it has no number of steps): start a new run.")
+    return state
+
+
 def with_ledger(folder: Path, state: dict[str, Any]) -> dict[str, Any]:
     """Return the state of a checkpoint with the ledger that it names."""
-    path = folder / Path(state["ledger"]["file"]).name
+    with fitting(folder / CHECKPOINT, "start a new run"):
+        path = folder / Path(state["ledger"]["file"]).name
     if not path.exists() or checksum(path) != state["ledger"]["checksum"]:
         raise DamagedFile(f"{path} is damaged or missing, and the checkpoint beside it needs it: start a new run.")
     return {**state, "trainer": {**state["trainer"], "ledger": read_tensors(path)[0]}}

@@ -63,7 +63,7 @@ _FIRST_FILES = {
 # What is written once; the audit's tables and the report are made again from it.
 _CHECKED = (
     *("config.yaml", "plan.json", "schema.json", "environment.json", "noisy_labels.csv", "noise.json", "metrics.jsonl"),
-    *("model.safetensors", "ledger.safetensors", "results.json"),
+    *("model.safetensors", "ledger.safetensors", "results.json", "text.safetensors"),
 )
 
 _UNFINISHED = re.compile(

@@ -13,6 +13,7 @@ from karat.data.settings import DataSettings
 from karat.data.sources.content import Content, EncodedImages, Texts
 from karat.data.sources.problems import counted, named
 from karat.data.sources.rows import NOISY, SPLITS, TEST, TRUSTED, Rows, join
+from karat.data.text import LONGEST
 from karat.errors import UserError
 
 TEXT_FILE_ENDINGS = (".txt", ".md")
@@ -88,12 +89,23 @@ def file_content(paths: Sequence[str], endings: Collection[str]) -> Content:
     texts, unreadable = [], []
     for path in paths:
         try:
-            texts.append(Path(path).read_text(encoding="utf-8-sig"))
+            texts.append(_text_of(Path(path)))
             unreadable.append("")
         except (OSError, UnicodeDecodeError) as error:
             texts.append("")
             unreadable.append(f"it is not text in UTF-8 ({getattr(error, 'reason', None) or error})")
+        except UserError as error:
+            texts.append("")
+            unreadable.append(str(error))
     return Texts(texts, unreadable)
+
+
+def _text_of(path: Path) -> str:
+    if not path.is_file():
+        raise UserError("it is no file but a pipe, a device or a link to nowhere")
+    if path.stat().st_size > 4 * LONGEST + 3:  # a character has four bytes at most, and a mark may stand before them
+        raise UserError(f"it has more than {LONGEST:,} characters")
+    return path.read_text(encoding="utf-8-sig")
 
 
 def files_in(folder: Path, endings: Collection[str], others: Counter[str]) -> list[str]:

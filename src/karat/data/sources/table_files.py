@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ import pandas as pd
 from karat.data.columns import expand_lists
 from karat.data.readers import Array
 from karat.errors import UserError
+from karat.files.memory_need import refuse_large_text
 from karat.files.required import require
 from karat.files.text_tables import TEXT_ENDINGS, read_text_table, refuse_doubles
 
@@ -57,9 +59,10 @@ def _read_lines(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any
     """Read a JSON object a line; cells stay what they say."""
     rows = []
     try:
+        refuse_large_text(path)
         with (
             gzip.open(path, "rt", encoding="utf-8-sig")
-            if path.name.endswith("gz")
+            if path.name.lower().endswith("gz")
             else path.open(encoding="utf-8-sig") as file
         ):
             for number, line in enumerate(file, start=1):
@@ -67,7 +70,9 @@ def _read_lines(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any
                     rows.append(json.loads(line))
                     if not isinstance(rows[-1], dict):
                         raise ValueError(f"line {number} is no object")
-    except (OSError, EOFError, ValueError, RecursionError) as error:
+    except UserError:
+        raise
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is no table in JSON lines ({' '.join(str(error).split())}): write one object a line, in UTF-8, "
             'such as {"text": "…", "label": "…"}.'

@@ -32,11 +32,13 @@ class Forest(NamedTuple):
         found = torch.zeros(rows.shape[1], classes, dtype=rows.dtype, device=rows.device)
         for *nodes, baseline, votes in zip(*self, strict=True):
             feature, threshold, left, right, value = (part.flatten(0, 1) for part in nodes)
-            place, before = torch.zeros(len(value), rows.shape[1], dtype=torch.long, device=rows.device), None
-            while before is None or not torch.equal(place, before):
+            place = torch.zeros(len(value), rows.shape[1], dtype=torch.long, device=rows.device)
+            for _ in range(value.shape[1]):  # no path is longer, also in a damaged file whose nodes lead in a circle
                 before = place
                 is_left = rows.gather(0, feature.gather(1, place)) <= threshold.gather(1, place)
                 place = torch.where(is_left, left.gather(1, place), right.gather(1, place))
+                if torch.equal(place, before):
+                    break
             logits = value.gather(1, place).unflatten(0, (stages, classes)).sum(dim=0).T + baseline
             found += votes * logits.softmax(dim=1)
         return found.float()
@@ -64,9 +66,16 @@ class WithTrees(nn.Module):
 PARTS = (*Forest._fields, "transition", "shares", "share")
 
 
-def with_trees_of(weights: Mapping[str, Tensor], network: nn.Module) -> nn.Module:
-    """Return the network with room for the trees that these weights hold; the network alone where they hold none."""
+def with_trees_of(weights: Mapping[str, Tensor], network: nn.Module, features: int = 2**31) -> nn.Module:
+    """Return the network with room for the trees that these weights hold; the network alone where they hold none.
+
+    A ValueError says that they are no trees over so many features.
+    """
     if any(part not in weights for part in PARTS):
         return network
+    nodes = weights["value"].shape[-1]
+    for name, end in (("feature", features), ("left", nodes), ("right", nodes)):
+        if bool(((weights[name] < 0) | (weights[name] >= end)).any()):
+            raise ValueError(f"{name} of a tree is not below {end}")
     *forest, transition, shares, share = (torch.empty_like(weights[part]) for part in PARTS)
     return WithTrees(network, Forest(*forest), transition, shares, share)

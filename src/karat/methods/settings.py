@@ -15,13 +15,13 @@ class KaratSettings:
     Attributes:
         rounds: how often two networks of images learn the verdict, each with the labels of one half, and judge the
             other half.
-        temperature: below 1 sharpens what networks of images learn, and the posteriors of strong views of vectors.
-        mixup: of networks of vectors: factors are drawn from Beta(a, a) with a this many times the share of wrong
-            labels that were found: right labels need no mixing; 0 mixes nothing.
+        temperature: below 1 sharpens the posteriors that strong views learn.
+        mixup: mixup factors are drawn from Beta(a, a) with a this many times the share of wrong labels that were found:
+            right labels need no mixing; 0 mixes nothing.
     """
 
     rounds: int = 2
-    temperature: float = 0.7
+    temperature: float = 0.5
     mixup: float = 1.0
 
     def __post_init__(self) -> None:

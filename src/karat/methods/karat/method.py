@@ -94,34 +94,28 @@ class Karat(Method):
         """Descend the cross-entropy to the verdict on mixed views; a classifier that was fitted stays as it is."""
         if self._is_fitted(learner):
             return self._found(batch, {})
-        if self.partner is None:
-            return self._learn_mixed(learner, batch, settings, generator)
         if not len(self.halves):
-            return self._learn(learner, batch, torch.ones(len(batch.rows), dtype=torch.bool), settings, generator)
+            return self._learn(learner, batch, settings, generator)
         of = self.halves[batch.rows]
         results = [
-            self._learn(one, batch, of == half, settings, generator)
-            for half, one in enumerate((learner, *self.partners))
+            self._learn_apart(one, batch, of == half, generator) for half, one in enumerate((learner, *self.partners))
         ]
         return results[0]
 
-    def _learn(
-        self, learner: Learner, batch: Batch, own: Tensor, settings: KaratSettings, generator: torch.Generator
-    ) -> StepResult:
-        """Take one step of a network of images, to which the given labels of its `own` rows are known."""
-        weak = learner.noisy_view(batch, generator)
-        views = {"weak": weak}
-        if not len(self.halves):  # while there are two networks, steps are dear: what is easy is learned sooner
-            views["strong"] = learner.augmentation.strong(weak, generator)
+    def _learn_apart(self, learner: Learner, batch: Batch, own: Tensor, generator: torch.Generator) -> StepResult:
+        """Take the step of one of two networks, to which the given labels of its `own` rows are known.
+
+        One weak view: these steps are few, and what is easy is learned sooner.
+        """
+        views = {"weak": learner.noisy_view(batch, generator)}
         if len(batch.trusted_inputs):  # there need not be any
             views["trusted"] = learner.augmentation.weak(batch.trusted_inputs, generator)
         logits = learner.network(torch.cat([*views.values()]))
-        said = logits[: len(weak)].detach().softmax(dim=1)
-        wanted = sharpened(self._wanted(batch, own, said), settings.temperature)
-        targets = dict.fromkeys(views, wanted)
+        said = logits[: len(batch.rows)].detach().softmax(dim=1)
+        targets = [sharpened(self._wanted(batch, own, said), self.constants.network.temperature)]
         if "trusted" in views:
-            targets["trusted"] = one_hot(batch.trusted_labels, learner.classes, like=wanted)
-        losses = cross_entropy(torch.cat([*targets.values()]), log_probability(logits))
+            targets.append(one_hot(batch.trusted_labels, learner.classes, like=targets[0]))
+        losses = cross_entropy(torch.cat(targets), log_probability(logits))
         learner.update(losses.mean())
         parts = zip(views, losses.detach().split([len(view) for view in views.values()]), strict=True)
         return self._found(batch, {"loss": losses.detach().mean(), **{name: part.mean() for name, part in parts}})
@@ -140,10 +134,8 @@ class Karat(Method):
         together = known * said**share
         return together / together.sum(dim=1, keepdim=True).clamp(min=1e-12)
 
-    def _learn_mixed(
-        self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator
-    ) -> StepResult:
-        """Take one step of a network of vectors, on mixed views."""
+    def _learn(self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator) -> StepResult:
+        """Take the step of a network that learns all labels, on mixed views."""
         targets = self.verdict.posterior[batch.rows].to(batch.noisy_inputs)
         weak = learner.augmentation.weak(batch.noisy_inputs, generator)
         strong = learner.augmentation.strong(weak, generator)

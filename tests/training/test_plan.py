@@ -116,8 +116,8 @@ def test_more_time_never_means_fewer_epochs():
 def test_minutes_take_the_widest_network_that_sees_the_data_often_enough():
     """A plain step of fast-64 takes 0.8 s, of half the width a quarter: 5,000 images in batches of 100 are 50 steps.
 
-    Of 10 minutes 480 s are for steps. fast-64 needs 40 s a pass: 12 passes, enough. With karat, whose step costs three,
-    it makes 4; fast-32 needs 30 s a pass and makes 16.
+    Of 10 minutes 480 s are for steps. fast-64 needs 40 s a pass: 12 passes, enough. With karat, whose step costs
+    two and a half, it makes 4; fast-32 needs 25 s a pass and makes 19.
     """
     seconds = {"fast-64": 0.8, "fast-32": 0.2, "fast-16": 0.05, "fast-8": 0.01}
 
@@ -126,7 +126,7 @@ def test_minutes_take_the_widest_network_that_sees_the_data_often_enough():
         return plan((3, 32, 32), 5000, 10, minutes=minutes, method=method, measure=measure)
 
     assert (found(10, "supervised").model, found(10, "supervised").epochs) == ("fast-64", 12)
-    assert (found(10, "karat").model, found(10, "karat").epochs) == ("fast-32", 16)
+    assert (found(10, "karat").model, found(10, "karat").epochs) == ("fast-32", 19)
     assert found(0.01, "karat").model == "fast-8"
     assert found(0.01, "karat").epochs == 1
     assert found(10_000, "karat").epochs == 60

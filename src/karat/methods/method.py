@@ -88,6 +88,7 @@ class Method(ABC):
     remembers: tuple[str, ...] = ()
     partners: tuple[Learner, ...] = ()  # further networks, which are trained and restarted with the learner's
     partners_begin_alike = False
+    trusted_share = 1.0  # trusted examples in a batch, for each noisy one, where nobody says how many
 
     def __init__(self, task: Task, settings: Any) -> None:
         self.task = task

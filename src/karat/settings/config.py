@@ -55,7 +55,8 @@ class TrainingSettings:
             model is auto, the widest network is taken that sees small images often enough in that time. null leaves the
             length to the data: half an hour at most without a GPU.
         batch_size: noisy examples in a batch; null is 100, or fewer (20 at least) so that an epoch has 24 batches.
-        trusted_batch_size: trusted examples in a batch; null is as many as noisy ones.
+        trusted_batch_size: trusted examples in a batch; null is as many as noisy ones, and a tenth of that (10 at
+            least) where method karat learns images.
         trusted_balanced: whether a trusted batch holds every class equally often.
         label_smoothing: share of a hard label that goes to all classes, in plain training (supervised, trusted_only,
             trusted_finetune, cleanlab); other methods have losses of their own.

@@ -28,6 +28,7 @@ from karat.training.plan import resolved
 from karat.training.random_states import random_states, restore_random_states
 from karat.training.streams import Streams, new_generator
 
+FEWEST_TRUSTED = 10  # in a batch, unless it is smaller
 STEPS_BETWEEN_CHECKPOINTS = 50  # at least: writing one takes as long as several steps of a small network
 
 
@@ -99,7 +100,8 @@ class Trainer:
         self.generator = new_generator(seeds)
         self.streams = Streams(len(self.task.noisy), self.task.trusted.labels, training.trusted_balanced, seeds)
         self._first_mirrored = torch.rand(len(self.task.noisy), generator=new_generator(seeds)) < 0.5
-        self.trusted_batch_size = (training.trusted_batch_size or self.batch_size) if len(self.task.trusted) else 0
+        usual = min(self.batch_size, max(FEWEST_TRUSTED, round(self.method.trusted_share * self.batch_size)))
+        self.trusted_batch_size = (training.trusted_batch_size or usual) if len(self.task.trusted) else 0
 
     def train_step(self) -> StepResult:
         """Take the method's next step and enter in the ledger what it found."""

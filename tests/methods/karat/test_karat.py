@@ -1,7 +1,6 @@
 """Karat: the verdict by what inputs look like; of images, by networks too, of what they have not learned."""
 
 import copy
-import math
 from dataclasses import replace
 
 import pytest
@@ -60,7 +59,7 @@ def image_network():
     ).double()
 
 
-def picture_batch(count=10):
+def picture_batch(count=10, phase=0):
     everything, rows = pictures(), torch.arange(count)
     trusted = torch.arange(2 * CLASSES)
     return Batch(
@@ -69,7 +68,7 @@ def picture_batch(count=10):
         everything.trusted_inputs(trusted),
         everything.trusted_labels,
         rows,
-        progress(0),
+        progress(phase),
     )
 
 
@@ -85,7 +84,7 @@ def run(method, one, steps):
         phase, step = divmod(number, 10)
         if step == 0 and phase:
             method.begin_phase(phase, one, SETTINGS, torch.Generator())
-        method.step(one, picture_batch(), PLAIN, torch.Generator().manual_seed(number))
+        method.step(one, picture_batch(phase=phase), PLAIN, torch.Generator().manual_seed(number))
 
 
 def test_vectors_are_learned_by_the_first_verdict():
@@ -120,27 +119,35 @@ def test_a_step_learns_the_posteriors_and_sharpened_ones():
     torch.testing.assert_close(result.logits.softmax(dim=1), method.verdict.probabilities[data.rows])
 
 
-def test_each_network_learns_its_half_alone():
-    """Without mixup: cross-entropy to q on two weak views of the own rows, to the truth on some trusted ones."""
+@pytest.mark.parametrize("phase", [0, 1])
+def test_each_network_learns_the_labels_of_its_half_alone(phase):
+    """Cross-entropy to w^(1/τ) / Σ w^(1/τ) with τ = 0.7: w is q on own rows, p on others.
+
+    Later w has the square root of the network's own prediction s in the place of that of p: √(p·s)·T[:, y] and √(p·s).
+    """
     one = learner(image_network())
-    method, data = begun(pictures(), one), picture_batch()
+    method, data = begun(pictures(), one), picture_batch(phase=phase)
     pair = [part.network.module for part in (one, method.partner)]
+    p, q = (part[:10].double() for part in (method.verdict.probabilities, method.verdict.posterior))
+    likelihood = method.verdict.transition.double().T[data.given_labels]
     expected = []
     for half, module in enumerate(pair):
-        own = method.halves[:10] == half
+        own = (method.halves[:10] == half)[:, None]
         assert 2 <= own.sum() <= 8
-        q, trusted = method.verdict.posterior[:10][own].double(), math.ceil(8 * own.float().mean().item())
 
-        def loss(bare, own=own, q=q, trusted=trusted):
-            views = torch.cat([data.noisy_inputs[own], data.noisy_inputs[own], data.trusted_inputs[:trusted]])
-            *twice, known = bare(views).split([len(q), len(q), trusted])
-            fit = [-(q * z.log_softmax(dim=1)).sum(dim=1).mean() for z in twice]
-            return sum(fit) + cross_entropy(known, data.trusted_labels[:trusted])
+        def loss(bare, own=own):
+            logits = bare(torch.cat([data.noisy_inputs, data.trusted_inputs]))
+            wanted = torch.where(own, q, p)
+            if phase:
+                known = (p * logits[:10].detach().softmax(dim=1)).sqrt()
+                wanted = torch.where(own, known * likelihood, known)
+            targets = torch.cat([wanted ** (1 / 0.7), torch.eye(CLASSES)[data.trusted_labels]])
+            return cross_entropy(logits, targets / targets.sum(dim=1, keepdim=True))
 
         expected.append(stepped(module.train(), loss))
     method.step(one, data, PLAIN, torch.Generator())
     for module, state in zip(pair, expected, strict=True):
-        torch.testing.assert_close(module.state_dict(), state)
+        torch.testing.assert_close(module.state_dict(), state, rtol=1e-5, atol=1e-6)
 
 
 def test_networks_judge_in_rounds_and_one_goes_on():
@@ -163,17 +170,24 @@ def test_networks_judge_in_rounds_and_one_goes_on():
     assert torch.equal(method.finish(one.network.module).judgement.probabilities, last)
 
 
-def test_the_judge_of_an_example_has_not_learned_its_label():
-    """Whatever the posterior of a row in the second half is, the first network's steps are the same."""
+@pytest.mark.parametrize("phase", [0, 1])
+def test_the_judge_of_an_example_has_not_learned_its_label(phase):
+    """Whatever the label and the posterior of a row in the second half are, the first network's steps are the same."""
     found = []
     for label in (0, 1):
         one = learner(image_network())
         method = begun(pictures(), one)
         row = int((method.halves[:10] == 1).nonzero()[0])
-        posterior = method.verdict.posterior.clone()
-        posterior[row] = torch.eye(CLASSES)[label]
-        method.verdict = method.verdict._replace(posterior=posterior)
-        run(method, one, range(1, 5))
+        posterior, given = method.verdict.posterior.clone(), method.labels.given.clone()
+        posterior[row], given[row] = torch.eye(CLASSES)[label], label
+        method.verdict, method.labels = (
+            method.verdict._replace(posterior=posterior),
+            method.labels._replace(given=given),
+        )
+        data = picture_batch(phase=phase)
+        data = data._replace(given_labels=given[data.rows])
+        for seed in range(4):
+            method.step(one, data, PLAIN, torch.Generator().manual_seed(seed))
         found.append([copy.deepcopy(part.network.module.state_dict()) for part in (one, method.partner)])
     torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=0)
     assert not torch.equal(found[0][1]["1.weight"], found[1][1]["1.weight"])

@@ -73,6 +73,9 @@ class NetworkConstants:
 
     apart: float = 0.5  # share of the steps in which there are two, each of which learns one half of the examples
     rate_together: float = 0.5  # times the given learning rate, when one goes on alone
+    own_share: float = 0.5  # of its own predictions in what each of the two learns, in the exponent
+    temperature: float = 0.7  # that sharpens what they learn
+    trusted_share: float = 0.1  # trusted images in a batch, as a share of the noisy ones: they are seen often enough
     rate_of_vectors: float = 2.0  # posteriors are softer and steadier than labels
 
 

@@ -7,7 +7,6 @@ of the examples, and then judges the other half, whose labels it has not seen. T
 learns the verdict by all judges on all examples.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -27,7 +26,7 @@ from karat.methods.settings import KaratSettings
 from karat.methods.shared.forest import Forest, WithTrees
 from karat.methods.shared.mixup import mixed_with_others
 from karat.methods.shared.soft_labels import sharpened
-from karat.methods.step import Batch, Learner, StepResult
+from karat.methods.step import Batch, Learner, Progress, StepResult
 
 
 class Karat(Method):
@@ -51,6 +50,7 @@ class Karat(Method):
         if task.modality == "images":  # on tables a network is no better a judge than trees and heads (DECISIONS.md)
             self.partner = task.new_learner()
             self.partners = (self.partner,)
+            self.trusted_share = self.constants.network.trusted_share
 
     def phases(self, settings: KaratSettings) -> tuple[Phase, ...]:
         """Return the phase of two networks, where there are two, and that of one."""
@@ -98,27 +98,53 @@ class Karat(Method):
             return self._learn(learner, batch, settings, generator)
         of = self.halves[batch.rows]
         results = [
-            self._learn(one, _some(batch, of == half), settings, generator)
-            for half, one in enumerate((learner, *self.partners))
-            if (of == half).sum() > 1  # BatchNorm needs two
+            self._learn_apart(one, batch, of == half, generator) for half, one in enumerate((learner, *self.partners))
         ]
-        return self._found(batch, results[0].losses)
+        return results[0]
+
+    def _learn_apart(self, learner: Learner, batch: Batch, own: Tensor, generator: torch.Generator) -> StepResult:
+        """Take the step of one of two networks, to which the given labels of its `own` rows are known.
+
+        One weak view: these steps are few, and what is easy is learned sooner.
+        """
+        views = {"weak": learner.noisy_view(batch, generator)}
+        if len(batch.trusted_inputs):  # there need not be any
+            views["trusted"] = learner.augmentation.weak(batch.trusted_inputs, generator)
+        logits = learner.network(torch.cat([*views.values()]))
+        said = logits[: len(batch.rows)].detach().softmax(dim=1)
+        targets = [sharpened(self._wanted(batch, own, said), self.constants.network.temperature)]
+        if "trusted" in views:
+            targets.append(one_hot(batch.trusted_labels, learner.classes, like=targets[0]))
+        losses = cross_entropy(torch.cat(targets), log_probability(logits))
+        learner.update(losses.mean())
+        parts = zip(views, losses.detach().split([len(view) for view in views.values()]), strict=True)
+        return self._found(batch, {"loss": losses.detach().mean(), **{name: part.mean() for name, part in parts}})
+
+    def _wanted(self, batch: Batch, own: Tensor, said: Tensor) -> Tensor:
+        """Return the posteriors of the own rows, and of others what is known without their labels.
+
+        The network's own predictions have a share in either, once it has learned something.
+        """
+        device, rows, own = said.device, batch.rows, own[:, None]
+        share = self.constants.network.own_share * _ramp(batch.progress)
+        if not share:
+            return torch.where(own, self.verdict.posterior[rows], self.verdict.probabilities[rows]).to(said)
+        likelihood = torch.where(own, self.verdict.transition.T[self.labels.given[rows]], torch.ones(()))
+        known = (self.verdict.probabilities[rows] ** (1 - share) * likelihood).to(device, said.dtype)
+        together = known * said**share
+        return together / together.sum(dim=1, keepdim=True).clamp(min=1e-12)
 
     def _learn(self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator) -> StepResult:
-        """Take one network's step."""
+        """Take the step of a network that learns all labels, on mixed views."""
         targets = self.verdict.posterior[batch.rows].to(batch.noisy_inputs)
         weak = learner.augmentation.weak(batch.noisy_inputs, generator)
-        views = {"weak": (weak, targets)}
-        if len(self.halves):  # these steps are few: what is easy is learned sooner
-            views["again"] = learner.augmentation.weak(batch.noisy_inputs, generator), targets
-        else:
-            strong = learner.augmentation.strong(weak, generator)
-            views["strong"] = strong, sharpened(targets, settings.temperature)
+        strong = learner.augmentation.strong(weak, generator)
+        views = {"weak": (weak, targets), "strong": (strong, sharpened(targets, settings.temperature))}
         if len(batch.trusted_inputs):  # there need not be any
             verified = one_hot(batch.trusted_labels, learner.classes, like=targets)
             views["trusted"] = learner.augmentation.weak(batch.trusted_inputs, generator), verified
         inputs, wanted = (torch.cat(part) for part in zip(*views.values(), strict=True))
-        concentration = 0.0 if len(self.halves) else settings.mixup * self.noise_rate
+        concentration = settings.mixup * self.noise_rate
         if concentration > self.constants.least_mixup:
             inputs, wanted = mixed_with_others(inputs, wanted, concentration, generator, keep_first=True)
         losses = cross_entropy(wanted, log_probability(learner.network(inputs)))
@@ -198,14 +224,10 @@ class Karat(Method):
         ]
 
 
-def _some(batch: Batch, chosen: Tensor) -> Batch:
-    """Return the batch with some of its noisy examples, and a share of the trusted ones for them."""
-    trusted = math.ceil(len(batch.trusted_inputs) * chosen.float().mean().item())
-    on_device = chosen.to(batch.noisy_inputs.device)
-    return batch._replace(
-        noisy_inputs=batch.noisy_inputs[on_device],
-        given_labels=batch.given_labels[on_device],
-        trusted_inputs=batch.trusted_inputs[:trusted],
-        trusted_labels=batch.trusted_labels[:trusted],
-        rows=batch.rows[chosen],
-    )
+def _ramp(progress: Progress) -> float:
+    """Return how much of its share a network has: none in the first third of the first phase, all after the second.
+
+    >>> [round(_ramp(Progress(step, 30, 10)), 1) for step in (0, 10, 15, 20)], _ramp(Progress(0, 30, 10, phase=1))
+    ([0.0, 0.0, 0.5, 1.0], 1.0)
+    """
+    return 1.0 if progress.phase else min(max(3 * progress.share - 1, 0.0), 1.0)

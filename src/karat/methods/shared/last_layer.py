@@ -44,6 +44,8 @@ def hidden(network: Learner | Network | nn.Module, inputs: Tensor) -> Hidden:
     for head in reversed(linear):
         if head in seen:
             features, output = seen[head][0] if len(seen[head]) == 1 else _means(seen[head])
+            if isinstance(call, Network):
+                features, output = (call.whole(part, len(inputs)) for part in (features, output))
             if output.shape == logits.shape and torch.equal(output, logits):
                 output = logits
             return Hidden(head, features.flatten(1), logits, output)

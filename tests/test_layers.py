@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "commands": SMALL | {"audit", "bench", "data", "demo", "inference", "report", "settings", "training"},
     "cli": SMALL | {"commands", "settings"},
     "__main__": {"cli"},
+    "worker": {"cli", "training"},
     # only when asked for
     "__init__": SMALL | {"algorithm", "data", "estimator", "inference", "own_loop", "settings", "training"},
 }

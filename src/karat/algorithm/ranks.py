@@ -1,8 +1,8 @@
 """Processes that take every step together: each runs the network on its part of a batch, all know all logits.
 
-What is cheap (views, targets, losses, weights, memories) every process computes for the whole batch, from the same random
-numbers; what costs, the passes of the network, is shared out. So a method is written for one process, and sees what it
-would see in one: the batch of all processes together. Three things make that exact:
+What is cheap (views, targets, losses, weights, memories) every process computes for the whole batch, from the same
+random numbers; what costs, the passes of the network, is shared out. So a method is written for one process, and sees
+what it would see in one: the batch of all processes together. Three things make that exact:
 
 - `share` runs a pass on this process's rows and returns the logits of all rows; on the way back each process takes the
   slope of its own rows;
@@ -20,7 +20,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from karat.algorithm.fast_tangents import batch_norm_slope
@@ -56,8 +56,8 @@ class Ranks:
     def share(self, call: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
         """Return what `call` returns for all inputs; every process calls it with its own part of them.
 
-        The slope of what is returned must be the same in every process, as that of a loss of all rows is. Fewer rows than
-        processes are not shared out: each process computes all of them, and counts for its share of the gradient.
+        The slope of what is returned must be the same in every process, as that of a loss of all rows is. Fewer rows
+        than processes are not shared out: each process computes all of them, and counts for its share of the gradient.
         """
         rows = len(inputs)
         if self._alone:
@@ -139,6 +139,18 @@ class Ranks:
             self._alone = False
 
 
+class SharedModel(nn.Module):
+    """A model whose passes the processes share."""
+
+    def __init__(self, model: nn.Module, ranks: Ranks) -> None:
+        super().__init__()
+        self.model, self._ranks = model, ranks
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return what the model returns for all inputs."""
+        return self._ranks.share(self.model, inputs)
+
+
 def _heard(operation: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Call an operation of torch.distributed; where another process does not answer any more, say so."""
     try:
@@ -153,14 +165,14 @@ class _Whole(torch.autograd.Function):
     """Rows of one process -> rows of all; backwards each takes its own."""
 
     @staticmethod
-    def forward(ctx: Any, part: Tensor, ranks: Ranks, rows: int) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, part: Tensor, ranks: Ranks, rows: int) -> Tensor:
         ctx.own = ranks.part(rows)
         found = part.new_zeros(rows, *part.shape[1:])
         found[ctx.own] = part
         return ranks.total(found)  # of numbers and zeros: exact
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, slope: Tensor) -> Any:
         return slope[ctx.own], None, None
 
 
@@ -168,12 +180,12 @@ class _Share(torch.autograd.Function):
     """The identity whose slope is divided by a number."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, count: int) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, value: Tensor, count: int) -> Tensor:
         ctx.count = count
         return value.view_as(value)
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, slope: Tensor) -> Any:
         return slope / ctx.count, None
 
 
@@ -246,7 +258,7 @@ class _SharedNorm(torch.autograd.Function):
     """BatchNorm by the mean and the variance of the rows of all processes, which it returns, too."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, ranks: Ranks, rows: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         axes = [axis for axis in range(x.dim()) if axis != 1]
@@ -263,7 +275,7 @@ class _SharedNorm(torch.autograd.Function):
         return F.batch_norm(x, mean, variance, scale, shift, False, 0.0, eps), mean, variance
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor, *_: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, slope: Tensor, *_: Any) -> Any:
         """dx = γ/σ·(dy − mean(dy) − x̂·mean(dy·x̂)), the means over the rows of all; dγ and dβ are this process's."""
         x, weight, mean, variance = ctx.saved_tensors
         scale = torch.ones_like(mean) if weight is None else weight.to(mean)

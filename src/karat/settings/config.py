@@ -63,6 +63,9 @@ class TrainingSettings:
         evaluate_every: epochs between two evaluations.
         checkpoint_every: steps between two checkpoints; null is one epoch, but 50 at least.
         device: "cpu", "cuda", or "auto": cuda where there is one.
+        devices: processes that share the batches of a run, on each machine: one for each GPU, or for some cores. The
+            result is that of one process, but for rounding (docs/scale.md).
+        nodes: machines, each with as many processes, started by torchrun or SLURM.
         threads: CPU threads; null leaves it to torch.
     """
 
@@ -77,12 +80,14 @@ class TrainingSettings:
     evaluate_every: int = 1
     checkpoint_every: int | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    devices: int | None = None
+    nodes: int = 1
     threads: int | None = None
 
     def __post_init__(self) -> None:
         # Batches of one example have no BatchNorm statistics.
         lowest = {"epochs": 1, "steps": 1, "batch_size": 2, "trusted_batch_size": 2, "evaluate_every": 1}
-        for name, low in {**lowest, "checkpoint_every": 1, "threads": 1}.items():
+        for name, low in {**lowest, "checkpoint_every": 1, "threads": 1, "devices": 1, "nodes": 1}.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, Integral):  # from Python: the command line has types
                 raise UserError(f"training.{name} is {value!r}: write a whole number.")

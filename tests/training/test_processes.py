@@ -130,9 +130,7 @@ class TrainerInFloat64(Trainer):
 
     def _next_batch(self, progress):
         batch = super()._next_batch(progress)
-        return batch._replace(
-            noisy_inputs=batch.noisy_inputs.double(), trusted_inputs=batch.trusted_inputs.double()
-        )
+        return batch._replace(noisy_inputs=batch.noisy_inputs.double(), trusted_inputs=batch.trusted_inputs.double())
 
 
 def run(settings, steps=None, state=None):
@@ -151,7 +149,7 @@ def run(settings, steps=None, state=None):
 def config(method, steps, batch_size=10, dataset="wine", **changes):
     return Config(
         method=method,
-        model="fast-2" if dataset == "digits" else "mlp-8",
+        model="mlp-8",
         data=replace(Config().data, name=dataset, trusted_per_class=4, limit=80),
         noise=NoiseSettings(kind="uniform", rate=0.4),
         training=TrainingSettings(steps=steps, batch_size=batch_size, device="cpu"),

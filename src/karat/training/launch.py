@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from karat.errors import Stopped, Told, UserError
+from karat.errors import Told, UserError
 from karat.settings.config import Config, config_as_dict
 from karat.settings.read import read_config
 
@@ -51,11 +51,8 @@ def launch(work: Work) -> None:
             "torchrun or srun on each of them (docs/scale.md)."
         )
     devices = training.devices or 1
-    for name in (
-        "torch.distributed",
-        "torch.distributed.elastic",
-    ):  # it would tell of every process in lines of its own
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("torch.distributed")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # it would tell of every process that ends
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _cores() // devices)))
     with tempfile.TemporaryDirectory(prefix="karat-") as folder:
         path = Path(folder) / "work.json"
@@ -80,10 +77,8 @@ def launch(work: Work) -> None:
                 f"Process {rank} of {devices} was ended by {failure.signal_name()}: "
                 f"`karat train --resume --run {work.folder}` continues."
             ) from None
-        except SignalException as error:
-            raise Stopped(
-                int(error.sigval), f"stopped; `karat train --resume --run {work.folder}` continues."
-            ) from None
+        except SignalException as error:  # the first process has said how to go on
+            raise Told(128 + int(error.sigval)) from None
 
 
 def _cores() -> int:

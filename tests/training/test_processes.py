@@ -66,13 +66,13 @@ def float64():
     torch.set_default_dtype(torch.float32)
 
 
-def coefficients(network_of, rows, trusted):
+def coefficients(network_of, rows, trusted, pieces=None):
     """Return what computes everything that a meta step needs, in training mode."""
 
     def work(ranks):
         torch.manual_seed(0)
         module = network_of().train()
-        network = Network(module, ranks=ranks)
+        network = Network(module, ranks=ranks, pieces=pieces)
         optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
         inputs, trusted_inputs = torch.randn(rows, 3, 8, 8), torch.randn(trusted, 3, 8, 8)
         given = one_hot(torch.arange(rows) % CLASSES, CLASSES, like=inputs)
@@ -97,10 +97,13 @@ def coefficients(network_of, rows, trusted):
 
 
 @pytest.mark.parametrize("processes", [2, 3])
-@pytest.mark.parametrize("network_of", [Everything, lambda: build_model("fast-2", (3, 8, 8), CLASSES)])
-def test_coefficients_gradients_and_statistics_are_those_of_one_process(processes, network_of, float64):
+@pytest.mark.parametrize(
+    ("network_of", "pieces"),
+    [(Everything, None), (lambda: build_model("fast-2", (3, 8, 8), CLASSES), None), (Everything, 2)],
+)
+def test_coefficients_gradients_and_statistics_are_those_of_one_process(processes, network_of, pieces, float64):
     """In float64 to 1e-8, with parts of unequal size; finite differences have fewer digits."""
-    work = coefficients(network_of, rows=11, trusted=7)
+    work = coefficients(network_of, 11, 7, pieces)
     [(expected, by_difference)] = together(1, work)
     for found, difference in together(processes, work):
         assert compared(found, expected, 1e-8) is None

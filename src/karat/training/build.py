@@ -52,7 +52,7 @@ def new_learner(
     """Build a network with its optimizer and augmentation; `ranks` are the processes that share its passes."""
     module, dataset = new_module(config, task, device, build), task.dataset
     return Learner(
-        Network(module, ranks=ranks),
+        Network(module, ranks=ranks, pieces=config.training.pieces),
         make_optimizer(module, config.optimizer),
         dataset.modality.augment(tuple(task.noisy.inputs.shape[1:]), dataset.flip, config.augmentation),
         len(dataset.classes),

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from rich.console import Console
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from karat.algorithm.ranks import Ranks
 from karat.audit.warnings_list import NOTHING_VERIFIED
@@ -290,7 +291,8 @@ def _train(
     if name_folder:
         console.print(f"karat: run folder {folder}", markup=False, highlight=False, soft_wrap=True)
     assumed = () if len(trainer.task.trusted) else (NOTHING_VERIFIED,)
-    said = () if resume else (*unread, *assumed, *trainer.task.dataset.notes, *trainer.plan.reasons)
+    settings = (*unread, *_of_pieces(trainer))
+    said = () if resume else (*settings, *assumed, *trainer.task.dataset.notes, *trainer.plan.reasons)
     for sentence in (*said, *memory_warning(trainer)):
         console.print(f"karat: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
@@ -422,6 +424,16 @@ def _accuracies(models: Mapping[str, nn.Module], task: NoisyTask) -> dict[str, A
         return {}
     measured = {model: evaluate(model, test.inputs, test.labels) for model in dict.fromkeys(models.values())}
     return {name: measured[model] for name, model in models.items()}
+
+
+def _of_pieces(trainer: Trainer) -> list[str]:
+    pieces = trainer.config.training.pieces or 1
+    if pieces == 1 or not any(isinstance(layer, _BatchNorm) for layer in trainer.model.modules()):
+        return []
+    return [
+        f"BatchNorm has the statistics of {trainer.batch_size / pieces:.0f} examples, not of the batch of "
+        f"{trainer.batch_size}: training.pieces: 1 saves less memory and changes nothing."
+    ]
 
 
 def _warn_of_drawn_trust(trainer: Trainer) -> None:

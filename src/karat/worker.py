@@ -6,7 +6,7 @@ from pathlib import Path
 from karat.cli import ended
 
 
-def main(path: str) -> int:
+def take_part(path: str) -> int:
     """Take part in the run that a file describes; return the exit code."""
 
     def work() -> None:
@@ -20,4 +20,4 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(take_part(sys.argv[1]))

@@ -23,7 +23,7 @@ JOINING = timedelta(minutes=10)  # until all processes have been started
 PORTS_OF_JOBS = 15_000  # and the 10,000 above: one for each of as many jobs of SLURM
 
 
-class Place(NamedTuple):
+class RankPlace(NamedTuple):
     """The place of a process among those of a run; `local` is its number on its machine, which is that of its GPU."""
 
     rank: int
@@ -38,7 +38,7 @@ def wanted(training: TrainingSettings) -> int:
     return (training.devices or 1) * training.nodes
 
 
-def place(training: TrainingSettings, environment: Mapping[str, str] = os.environ) -> Place | None:
+def place(training: TrainingSettings, environment: Mapping[str, str] = os.environ) -> RankPlace | None:
     """Return the place that torchrun or SLURM gave to this process; None where it is the only one, or the first yet.
 
     SLURM's variables stand in the environment of a process that is alone, too, so they count only where the settings
@@ -46,7 +46,7 @@ def place(training: TrainingSettings, environment: Mapping[str, str] = os.enviro
 
     >>> slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "70012"}
     >>> place(TrainingSettings(devices=2, nodes=2), {**slurm, "SLURM_STEP_NODELIST": "gpu[07-08,12]"})
-    Place(rank=3, processes=4, local=1, address='gpu07', port=15012)
+    RankPlace(rank=3, processes=4, local=1, address='gpu07', port=15012)
     >>> place(TrainingSettings(), slurm)
     """
     if "RANK" in environment and int(environment.get("WORLD_SIZE", "1")) > 1:
@@ -56,7 +56,7 @@ def place(training: TrainingSettings, environment: Mapping[str, str] = os.enviro
                 f"torchrun started {count} processes, and training.devices and training.nodes ask for "
                 f"{wanted(training)}: leave these two out."
             )
-        return Place(
+        return RankPlace(
             int(environment["RANK"]),
             count,
             int(environment.get("LOCAL_RANK", "0")),
@@ -67,7 +67,7 @@ def place(training: TrainingSettings, environment: Mapping[str, str] = os.enviro
     if wanted(training) > 1 and tasks == wanted(training) and "SLURM_PROCID" in environment:
         nodes = environment.get("SLURM_STEP_NODELIST", environment.get("SLURM_NODELIST", "127.0.0.1"))
         job = int(environment.get("SLURM_JOB_ID", "0"))
-        return Place(
+        return RankPlace(
             int(environment["SLURM_PROCID"]),
             tasks,
             int(environment.get("SLURM_LOCALID", "0")),
@@ -122,7 +122,7 @@ def joined(training: TrainingSettings) -> Iterator[Ranks | None]:
         dist.destroy_process_group()
 
 
-def _store(own: Place, gpu: bool) -> Store:
+def _store(own: RankPlace, gpu: bool) -> Store:
     """Begin to talk with the other processes; return the store that they share."""
     try:
         # Under torchrun the store is that of its agent, which outlives the processes; else the first process has it.

@@ -70,5 +70,5 @@ def test_the_algorithm_knows_torch_only():
                 outside |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 outside.add(node.module.split(".")[0])
-    standard = {"collections", "contextlib", "dataclasses", "functools", "inspect", "logging", "math", "typing"}
+    standard = {"collections", "contextlib", "dataclasses", "functools", "inspect", "logging", "math", "re", "typing"}
     assert outside - standard - {"warnings", "weakref"} == {"torch", "karat"}

@@ -20,7 +20,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         **versions(),
         "device": str(device),
         "threads": torch.get_num_threads(),
-        "processes": dist.get_world_size() if dist.is_initialized() else 1,
+        "processes": dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1,
     }
 
 

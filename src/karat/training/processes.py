@@ -5,16 +5,17 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import PrefixStore, Store
-from torch.distributed.rendezvous import rendezvous
 
 from karat.algorithm.ranks import Ranks
 from karat.errors import Stopped, Told, UserError
 from karat.settings.config import TrainingSettings
+
+if TYPE_CHECKING:
+    from torch.distributed.distributed_c10d import Store
 
 # The first process works alone between phases, for hours where the data are large; a process that died is noticed by
 # its closed connection, or by whoever started it.
@@ -122,8 +123,11 @@ def joined(training: TrainingSettings) -> Iterator[Ranks | None]:
         dist.destroy_process_group()
 
 
-def _store(own: RankPlace, gpu: bool) -> Store:
+def _store(own: RankPlace, gpu: bool) -> "Store":
     """Begin to talk with the other processes; return the store that they share."""
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
     try:
         # Under torchrun the store is that of its agent, which outlives the processes; else the first process has it.
         shared = next(rendezvous(f"tcp://{own.address}:{own.port}", own.rank, own.processes, timeout=JOINING))[0]
@@ -143,7 +147,7 @@ def _store(own: RankPlace, gpu: bool) -> Store:
     return store
 
 
-def _is_first_to_say(store: Store) -> bool:
+def _is_first_to_say(store: "Store") -> bool:
     try:
         return store.add("said", 1) == 1
     except RuntimeError:  # the process that had the store is gone

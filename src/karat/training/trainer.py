@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from karat.algorithm.ranks import Ranks, SharedModel
 from karat.audit.ledger import Ledger
+from karat.data.examples import Examples
 from karat.data.modality import IMAGES
 from karat.data.task import NoisyTask
 from karat.errors import UserError
@@ -300,8 +301,8 @@ class Trainer:
 
     def _next_batch(self, progress: Progress) -> Batch:
         rows = self.streams.noisy.next(self.batch_size)
-        noisy = self.task.noisy.batch(rows)
-        trusted = self.task.trusted.batch(self.streams.trusted.next(self.trusted_batch_size))
+        noisy = self._read(self.task.noisy, rows)
+        trusted = self._read(self.task.trusted, self.streams.trusted.next(self.trusted_batch_size))
         return Batch(
             noisy.inputs.to(self.device),
             noisy.labels.to(self.device),
@@ -311,6 +312,13 @@ class Trainer:
             progress,
             self._mirrored(rows, progress.epoch),
         )
+
+    def _read(self, examples: Examples, rows: Tensor) -> "Examples[Tensor]":
+        """Return the examples at these rows; of image files each process decodes its part and hands it on."""
+        if self.ranks is None or isinstance(examples.inputs, Tensor) or len(rows) < self.ranks.count:
+            return examples.batch(rows)
+        own = examples.batch(rows[self.ranks.part(len(rows))])
+        return Examples(self.ranks.whole(own.inputs, len(rows)), examples.labels[rows])
 
     def _mirrored(self, rows: Tensor, epoch: int) -> Tensor | None:
         """Return which of these noisy examples are mirrored in this pass: half of them, and the others in the next."""

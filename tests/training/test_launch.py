@@ -36,11 +36,18 @@ def steps_in(folder: Path) -> int:
     return max(ledgers, default=0)
 
 
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A run of one process."""
+    folder = tmp_path_factory.mktemp("straight") / "run"
+    assert main([*OPTIONS, "--run", str(folder)]) == 0
+    return folder
+
+
 @pytest.mark.parametrize("killed", [0, 1])
-def test_a_killed_process_ends_the_others_and_a_restarted_group_goes_on_unasked(killed, tmp_path):
+def test_a_killed_process_ends_the_others_and_a_restarted_group_goes_on_unasked(killed, straight, tmp_path):
     """One is killed after a checkpoint; the same command, started again by torchrun, ends as one process does."""
-    straight, folder = tmp_path / "straight", tmp_path / "run"
-    assert main([*OPTIONS, "--run", str(straight)]) == 0
+    folder = tmp_path / "run"
     command = Command(2, [*OPTIONS, "--run", str(folder)], tmp_path / "first.log")
     while steps_in(folder) < 2:
         time.sleep(0.005)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # its closed connection, or by whoever started it.
 LONGEST_WAIT = timedelta(days=2)
 JOINING = timedelta(minutes=10)  # until all processes have been started
+OTHERS_SECONDS = 10.0  # for the other processes to notice that the first one ends
 PORTS_OF_JOBS = 15_000  # and the 10,000 above: one for each of as many jobs of SLURM
 
 
@@ -106,10 +108,11 @@ def joined(training: TrainingSettings) -> Iterator[Ranks | None]:
     gpu = torch.cuda.is_available() and training.device != "cpu"
     if gpu:
         torch.cuda.set_device(own.local % torch.cuda.device_count())
-    store = _store(own, gpu)
+    store, failed = _store(own, gpu), False
     try:
         yield Ranks()
     except (UserError, OSError) as error:
+        failed = True
         if not _is_first_to_say(store):
             raise Told(2) from error
         if isinstance(error, UserError):
@@ -121,6 +124,8 @@ def joined(training: TrainingSettings) -> Iterator[Ranks | None]:
         raise Told(stopped.exit_code) from stopped
     finally:
         dist.destroy_process_group()
+        if failed and own.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+            _let_others_ask(store, own.processes)
 
 
 def _store(own: RankPlace, gpu: bool) -> "Store":
@@ -145,6 +150,13 @@ def _store(own: RankPlace, gpu: bool) -> "Store":
             f"({str(error).splitlines()[0]}): check that all were started and that the machines may talk."
         ) from error
     return store
+
+
+def _let_others_ask(store: "Store", processes: int) -> None:
+    """Keep the store, which ends with this process, until the others know that somebody has said what is wrong."""
+    ends = time.monotonic() + OTHERS_SECONDS
+    while store.add("said", 0) < processes and time.monotonic() < ends:
+        time.sleep(0.05)
 
 
 def _is_first_to_say(store: "Store") -> bool:

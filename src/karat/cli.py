@@ -3,20 +3,34 @@
 import contextlib
 import io
 import logging
+import os
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
-from karat.errors import Stopped, UserError, terminal_safe
+from karat.errors import Stopped, Told, UserError, terminal_safe
 from karat.settings.command_line import parse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code: 0, or 2 for something that the user can mend."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+
+    def command() -> int | None:
+        options = parse(arguments)
+        from karat.commands import COMMANDS  # and torch with it: help and mistyped options need none of it
+
+        return COMMANDS[options.command](options[options.command])
+
+    return ended(command)
+
+
+def ended(command: Callable[[], int | None]) -> int:
+    """Run a command; say in a sentence what is wrong and return the exit code."""
     logging.basicConfig(format="karat: %(message)s", level=logging.WARNING)
     for handler in logging.getLogger().handlers:
         handler.addFilter(_made_safe)
@@ -24,17 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         with contextlib.suppress(OSError):  # somebody put a pipe in the place of a file
             sys.stdout.reconfigure(errors="replace")  # a terminal or a file whose encoding lacks a character
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    logging.getLogger("karat").setLevel(logging.INFO)
+    logging.getLogger("karat").setLevel(logging.INFO if _is_first_process() else logging.ERROR)
     try:
         _end_on_sigterm()
-        options = parse(arguments)
-        from karat.commands import COMMANDS  # and torch with it: help and mistyped options need none of it
-
-        return COMMANDS[options.command](options[options.command]) or 0
+        return command() or 0
     except UserError as error:
-        print(f"karat: {_lines(error)}", file=sys.stderr)
+        if _is_first_process() or error.is_of_this_process:
+            print(f"karat: {_lines(error)}", file=sys.stderr)
         return 2
+    except Told as told:
+        return told.exit_code
     except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
         sys.stderr.close()
         return 0
@@ -50,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"karat: the memory does not suffice ({_lines(error)}): {_LESS_MEMORY}.", file=sys.stderr)
         return 2
     except Stopped as stopped:
-        print(f"\nkarat: {stopped}", file=sys.stderr)
+        if _is_first_process():
+            print(f"\nkarat: {stopped}", file=sys.stderr)
         return stopped.exit_code
     except KeyboardInterrupt:
         print("\nkarat: stopped; the same command with --resume and --run FOLDER continues.", file=sys.stderr)
@@ -65,6 +79,11 @@ def _is_about_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(
         words in str(error) for words in ("allocate memory", "out of memory", "not enough memory")
     )
+
+
+def _is_first_process() -> bool:
+    """Return whether torchrun started this process as the first one, or nobody started several."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _lines(text: object) -> str:

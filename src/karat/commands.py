@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 from jsonargparse import Namespace
 from rich.console import Console
 from rich.table import Table
@@ -16,11 +15,11 @@ from karat.audit.run_audit import write_audit, write_pred_probs
 from karat.audit.sample import draw_sample, estimate_sample
 from karat.audit.settings import AuditSettings
 from karat.data.noise.summary import write_noise
-from karat.data.sources.problems import BadImages, counted
+from karat.data.sources.problems import counted
 from karat.data.task import NoisyTask
 from karat.errors import UserError, say, terminal_safe
 from karat.files.json_files import read_json
-from karat.files.safe_csv import read_safe_csv, write_safe_csv
+from karat.files.safe_csv import read_safe_csv
 from karat.inference.evaluation import Accuracy
 from karat.inference.new_data import evaluate_data, predict_run
 from karat.report.run_report import report_run, sample_page_of_run
@@ -29,6 +28,7 @@ from karat.settings.config import Config, config_as_dict
 from karat.settings.read import read_run_config
 from karat.settings.retrain import retrain_command
 from karat.training.first_look import suggest_first, suggest_next
+from karat.training.processes import place
 from karat.training.run import WEIGHTS, RunResult, evaluate_run, task_of, train_run
 from karat.training.run_folder import check_folder, chosen_settings, new_folder
 
@@ -38,6 +38,8 @@ def _train(options: Namespace) -> None:
     if options.run is not None:
         _train_in(config, options.run, options.resume)
         return
+    if place(config.training) is not None:
+        raise UserError("Processes that torchrun or SLURM starts need one folder: write --run FOLDER.")
     runs = Path("runs")
     existed = runs.exists()
     folder = new_folder(runs, f"{Path(config.data.name).stem}-{config.method}")
@@ -54,12 +56,10 @@ def _train_in(config: Config, folder: Path, resume: bool, name_folder: bool = Fa
     if resume and (folder / "config.yaml").exists():
         before, asked = config_as_dict(read_run_config(folder)), config_as_dict(config)
         check_same_config(before, asked, folder, chosen_settings(folder))
-    try:
-        result = train_run(config, folder, resume, name_folder=name_folder)
-    except BadImages as error:
-        listed = folder / "bad_images.csv"
-        write_safe_csv(pd.DataFrame(error.images, columns=["name", "reason"]), listed)
-        raise UserError(f"{error}\nAll of them are in {listed}.") from error
+    result = train_run(config, folder, resume, name_folder=name_folder)
+    own = place(config.training)
+    if own is not None and own.rank > 0:
+        return
     found: dict[str, Accuracy | None] = {name: getattr(result, name) for name in WEIGHTS}
     if result.selected is not None:
         _print_accuracies({name: accuracy for name, accuracy in found.items() if accuracy is not None})

@@ -10,6 +10,16 @@ Choice = TypeVar("Choice")
 class UserError(ValueError):
     """Something the user gave cannot be used; the message says what, and what to do instead."""
 
+    is_of_this_process = False  # of several that take the steps of a run together: this one says it
+
+
+class Told(Exception):
+    """Another process of the run has said what is wrong: this one ends without a word."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("Another process of this run has said what is wrong.")
+        self.exit_code = exit_code
+
 
 class DamagedFile(UserError):
     """A file is not what was written to it; where there is an older one, that one serves."""

@@ -84,7 +84,8 @@ def meta_gradient(
     """Return −∂L^p/∂ω and −∂L^p/∂λ at ω0 = 1/B and λ0."""
     parameters = network.trainable()
     losses, _ = _losses_and_trust_slopes([view.logits for view in views], given, settings, pseudo)
-    gradients = torch.autograd.grad(losses.mean(), list(parameters.values()), retain_graph=True, allow_unused=True)
+    own = torch.autograd.grad(losses.mean(), list(parameters.values()), retain_graph=True, allow_unused=True)
+    gradients = network.add_up(own)
     ahead = look_ahead(optimizer, parameters, dict(zip(parameters, gradients, strict=True)), settings.look_ahead_rate)
     decay = weight_decay_of(optimizer, parameters) if settings.trusted_weight_decay else {}
     slope = trusted_gradient(network, ahead.parameters, trusted_inputs, trusted_targets, decay)
@@ -138,7 +139,7 @@ def trusted_gradient(
     leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
     with preserving_random_state(inputs.device), torch.enable_grad():
         loss = cross_entropy(targets, log_probability(network.at(leaves, inputs))).mean()
-        slopes = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        slopes = network.add_up(torch.autograd.grad(loss, list(leaves.values()), allow_unused=True))
     gradient = {
         name: torch.zeros_like(parameters[name]) if slope is None else slope
         for name, slope in zip(leaves, slopes, strict=True)

@@ -121,9 +121,27 @@ def _batch_norm(
     if not training or x_slope is None or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
         return None
     value, mean, inverse_deviation = torch.native_batch_norm(x, weight, bias, None, None, True, momentum, eps)
+    slope = batch_norm_slope(x, x_slope, mean, inverse_deviation, weight, weight_slope, bias_slope)
+    return forward_ad.make_dual(value, slope)
+
+
+def batch_norm_slope(
+    x: Tensor,
+    x_slope: Tensor,
+    mean: Tensor,
+    inverse_deviation: Tensor,
+    weight: Tensor | None,
+    weight_slope: Tensor | None,
+    bias_slope: Tensor | None,
+    mean_of_all: Callable[[Tensor], Tensor] = lambda means: means,
+) -> Tensor:
+    """Return ẏ of a BatchNorm from the statistics of its inputs, see `_batch_norm`.
+
+    `mean_of_all` makes means over all rows of those over the rows of x, where x is only a part of them.
+    """
     axes = [axis for axis in range(x.dim()) if axis != 1]
-    slope_mean = x_slope.mean(axes)
-    correlation = ((x * x_slope).mean(axes) - mean * slope_mean) * inverse_deviation
+    slope_mean, product_mean = mean_of_all(torch.stack([x_slope.mean(axes), (x * x_slope).mean(axes)]))
+    correlation = (product_mean - mean * slope_mean) * inverse_deviation
     a = inverse_deviation if weight is None else inverse_deviation * weight
     b = -inverse_deviation * a * correlation
     if weight_slope is not None:
@@ -132,5 +150,4 @@ def _batch_norm(
     if bias_slope is not None:
         c = c + bias_slope
     shape = [-1 if axis == 1 else 1 for axis in range(x.dim())]
-    slope = torch.addcmul(c.view(shape), x, b.view(shape)).addcmul_(x_slope, a.view(shape))
-    return forward_ad.make_dual(value, slope)
+    return torch.addcmul(c.view(shape), x, b.view(shape)).addcmul_(x_slope, a.view(shape))

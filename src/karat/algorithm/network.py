@@ -1,17 +1,21 @@
 """Any `nn.Module` as a function of its parameters: forward passes that can be repeated without a trace."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils.checkpoint import checkpoint
 
 from karat.algorithm.fast_tangents import LinearOutput, Recording
+from karat.algorithm.ranks import Ranks
 
 Parameters = dict[str, Tensor]
+
+SMALLEST_PIECE = 2  # examples: one has no BatchNorm statistics
 
 
 class RandomState(NamedTuple):
@@ -38,6 +42,10 @@ def _identity(output: Any) -> Any:
 class Network:
     """A module together with the adapter that reads the logits from what it returns.
 
+    `ranks` are the processes that share its passes; inputs and logits are always those of the whole batch. With
+    `pieces` a pass keeps nothing for the way back, but is computed again there, one piece of the batch after the other:
+    exact, but that BatchNorm sees one piece.
+
     >>> module = nn.Linear(3, 2)
     >>> Network(module, logits_of=lambda output: output * 2)(torch.ones(1, 3)).shape
     torch.Size([1, 2])
@@ -45,10 +53,12 @@ class Network:
 
     module: nn.Module
     logits_of: Callable[[Any], Tensor] = _identity
+    ranks: Ranks | None = None
+    pieces: int | None = None
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return the logits; an ordinary forward pass, which moves BatchNorm statistics as always."""
-        return self.logits_of(self.module(inputs))
+        return self._passed(self.module, inputs)
 
     def forward_pass(self, inputs: Tensor) -> ForwardPass:
         """Return the logits together with what `repeat` needs to run the same pass once more."""
@@ -65,12 +75,57 @@ class Network:
         """Return the logits with other parameters; the module's buffers stay as they are."""
         # functional_call writes new BatchNorm statistics into the tensors that it is given: give it clones.
         buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
-        return self.logits_of(functional_call(self.module, {**parameters, **buffers}, (inputs,)))
+        return self._passed(lambda own: functional_call(self.module, {**parameters, **buffers}, (own,)), inputs)
 
     def repeat(self, forward: ForwardPass, parameters: Mapping[str, Tensor]) -> Tensor:
         """Repeat a forward pass with other parameters, the same dropout masks and no trace left."""
         with replaying(forward.random_state, forward.inputs.device):
             return self.at(parameters, forward.inputs)
+
+    def add_up(self, gradients: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+        """Return the gradients of the whole batch from those of this process."""
+        return gradients if self.ranks is None else self.ranks.add_up(gradients)
+
+    def add_up_gradients(self) -> None:
+        """Make the gradients that the parameters have those of the whole batch."""
+        if self.ranks is not None:
+            parameters = list(self.module.parameters())
+            whole = self.ranks.add_up([parameter.grad for parameter in parameters])
+            for parameter, gradient in zip(parameters, whole, strict=True):
+                parameter.grad = gradient
+
+    def whole(self, part: Tensor, rows: int) -> Tensor:
+        """Return what a layer gave for the whole batch from what it gave for the rows of this process."""
+        return part if self.ranks is None else self.ranks.whole(part, rows)
+
+    def _passed(self, call: Callable[[Tensor], Any], inputs: Tensor) -> Tensor:
+        def logits(piece: Tensor) -> Tensor:
+            if self.ranks is None:
+                return self.logits_of(call(piece))
+            return self.ranks.share(lambda own: self.logits_of(call(own)), piece)
+
+        if self.pieces is None:
+            return logits(inputs)
+        parts = inputs.tensor_split(max(1, min(self.pieces, len(inputs) // SMALLEST_PIECE)))
+        if not torch.is_grad_enabled():
+            return torch.cat([logits(part) for part in parts])
+        contexts = (nullcontext(), _KeepingBuffers(self.module))  # of a pass, and of the same pass computed again
+        return torch.cat([checkpoint(logits, part, use_reentrant=False, context_fn=lambda: contexts) for part in parts])
+
+
+class _KeepingBuffers:
+    """Put the buffers back after a pass that is computed again: BatchNorm counts a batch once; may be entered again."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+
+    def __enter__(self) -> None:
+        self._before = [(buffer, buffer.clone()) for buffer in self._module.buffers()]
+
+    def __exit__(self, *error: object) -> None:
+        with torch.no_grad():
+            for buffer, values in self._before:
+                buffer.copy_(values)
 
 
 @contextmanager

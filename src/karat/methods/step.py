@@ -93,6 +93,7 @@ class Learner:
         """Take one optimizer step down the loss: the only place that changes the model."""
         self.optimizer.zero_grad()
         loss.backward()
+        self.network.add_up_gradients()
         self.optimizer.step()
 
 

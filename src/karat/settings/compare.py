@@ -6,15 +6,17 @@ from typing import Any
 from karat.errors import UserError
 from karat.settings.config import flat
 
+_SHARING = ("training.devices", "training.nodes")
+
 
 def what_counts(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with dotted keys, without those of other methods: they do not change the run.
+    """Return the settings with dotted keys, without those that do not change the run: other methods', processes.
 
     >>> what_counts({"method": "gce", "methods": {"gce": {"exponent": 0.4}, "elr": {"weight": 3.0}}})
     {'method': 'gce', 'methods.gce.exponent': 0.4}
     """
     own = {name: value for name, value in config.get("methods", {}).items() if name == config["method"]}
-    return flat({**config, "methods": own})
+    return {name: value for name, value in flat({**config, "methods": own}).items() if name not in _SHARING}
 
 
 def differences(stored: dict[str, Any], asked: dict[str, Any], chosen: frozenset[str] = frozenset()) -> list[str]:

@@ -57,6 +57,9 @@ class TrainingSettings:
         batch_size: noisy examples in a batch; null is 100, or fewer (20 at least) so that an epoch has 24 batches.
         trusted_batch_size: trusted examples in a batch; null is as many as noisy ones, and a tenth of that (10 at
             least) where method karat learns images.
+        pieces: into how many parts a pass of the network is cut to save memory: nothing is kept for the way back, where
+            one part after the other is computed again. 1 computes passes again as a whole, with the same result; with
+            more, BatchNorm has the statistics of a part. null keeps everything.
         trusted_balanced: whether a trusted batch holds every class equally often.
         label_smoothing: share of a hard label that goes to all classes, in plain training (supervised, trusted_only,
             trusted_finetune, cleanlab); other methods have losses of their own.
@@ -64,6 +67,9 @@ class TrainingSettings:
         evaluate_every: epochs between two evaluations.
         checkpoint_every: steps between two checkpoints; null is one epoch, but 50 at least.
         device: "cpu", "cuda", or "auto": cuda where there is one.
+        devices: processes that share the batches of a run, on each machine: one for each GPU, or for some cores. The
+            result is that of one process, but for rounding (docs/scale.md).
+        nodes: machines, each with as many processes, started by torchrun or SLURM.
         threads: CPU threads; null leaves it to torch.
         deterministic: on a GPU, take only algorithms that give the same bits every time, some of them slower; the CPU
             gives them anyway.
@@ -74,19 +80,22 @@ class TrainingSettings:
     minutes: float | None = None
     batch_size: int | None = None
     trusted_batch_size: int | None = None
+    pieces: int | None = None
     trusted_balanced: bool = True
     label_smoothing: float = 0.2
     average_decay: float = 0.99
     evaluate_every: int = 1
     checkpoint_every: int | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    devices: int | None = None
+    nodes: int = 1
     threads: int | None = None
     deterministic: bool = False
 
     def __post_init__(self) -> None:
         # Batches of one example have no BatchNorm statistics.
         lowest = {"epochs": 1, "steps": 1, "batch_size": 2, "trusted_batch_size": 2, "evaluate_every": 1}
-        for name, low in {**lowest, "checkpoint_every": 1, "threads": 1}.items():
+        for name, low in {**lowest, "checkpoint_every": 1, "threads": 1, "devices": 1, "nodes": 1, "pieces": 1}.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, Integral):  # from Python: the command line has types
                 raise UserError(f"training.{name} is {value!r}: write a whole number.")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from karat.algorithm.network import Network
+from karat.algorithm.ranks import Ranks
 from karat.data.examples import Examples
 from karat.data.modality import IMAGES
 from karat.data.task import NoisyTask
@@ -70,11 +71,13 @@ def evenly_spaced(count: int, most: int) -> Tensor:
     return torch.arange(min(count, most)) * count // min(count, most)
 
 
-def new_learner(config: Config, task: NoisyTask, device: torch.device, build: Build = build_model) -> Learner:
-    """Build a network with its optimizer and augmentation."""
+def new_learner(
+    config: Config, task: NoisyTask, device: torch.device, build: Build = build_model, ranks: Ranks | None = None
+) -> Learner:
+    """Build a network with its optimizer and augmentation; `ranks` are the processes that share its passes."""
     module, dataset = new_module(config, task, device, build), task.dataset
     return Learner(
-        Network(module),
+        Network(module, ranks=ranks, pieces=config.training.pieces),
         make_optimizer(module, config.optimizer),
         dataset.modality.augment(tuple(task.noisy.inputs.shape[1:]), dataset.flip, config.augmentation),
         len(dataset.classes),
@@ -89,6 +92,7 @@ def method_task(
     averaged: Callable[[], nn.Module],
     tell: Tell,
     build: Build = build_model,
+    ranks: Ranks | None = None,
 ) -> Task:
     """Return what the method may look at: never the true labels."""
 
@@ -102,7 +106,7 @@ def method_task(
         reader(task.trusted),
         len(task.dataset.classes),
         task.dataset.modality.name,
-        partial(new_learner, config, task, device, build),
+        partial(new_learner, config, task, device, build, ranks),
         averaged,
         config.augmentation.mirrors(task.dataset.flip),
         tell,

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 try:
     import resource
@@ -14,13 +15,19 @@ except ImportError:  # not a Unix: memory is not counted there
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Return what decides the last bits of a result: versions, device, threads."""
+    """Return what decides the last bits of a result: versions, device, threads, processes."""
     return {
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("karat", "torch", "kornia", "numpy")},
+        **versions(),
         "device": str(device),
         "threads": torch.get_num_threads(),
+        "processes": dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1,
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what computes."""
+    found = {name: version(name) for name in ("karat", "torch", "kornia", "numpy")}
+    return {"python": platform.python_version(), **found}
 
 
 def peak_memory(device: torch.device) -> dict[str, int]:

@@ -14,7 +14,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -139,27 +138,31 @@ def plan(
     return Plan(model, epochs, batch_size, steps or (epochs or 0) * batches, chosen, tuple(reasons))
 
 
-def resolved(config: Config, task: NoisyTask, device: str) -> tuple[Config, Plan]:
-    """Return the config with everything settled that was left open, and the plan that did it."""
+def resolved(config: Config, task: NoisyTask, device: str, processes: int = 1) -> tuple[Config, Plan]:
+    """Return the config with everything settled that was left open, and the plan that did it.
+
+    `processes` share every batch: each measures its part of it, and all have as many threads.
+    """
     training = config.training
     if not task.dataset.curated and (training.batch_size or 0) > len(task.noisy):
         raise UserError(
             f"training.batch_size is {training.batch_size}, and there are {len(task.noisy)} noisy examples: add "
             f"examples, or write --training.batch_size {max(2, len(task.noisy) // 2)}."
         )
+    shape, classes = tuple(task.noisy.inputs.shape[1:]), len(task.dataset.classes)
     found = plan(
-        tuple(task.noisy.inputs.shape[1:]),
+        shape,
         len(task.noisy),
-        len(task.dataset.classes),
+        classes,
         device,
-        torch.get_num_threads(),
+        torch.get_num_threads() * processes,
         model=config.model,
         epochs=training.epochs,
         steps=training.steps,
         batch_size=training.batch_size,
         minutes=training.minutes,
         method=config.method,
-        measure=partial(measured_seconds, tuple(task.noisy.inputs.shape[1:]), len(task.dataset.classes), device),
+        measure=lambda model, batch: measured_seconds(shape, classes, device, model, max(2, batch // processes)),
     )
     if is_fitted(config.method, found.model):
         # What was fitted is kept as it is: no average over steps.

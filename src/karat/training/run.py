@@ -8,11 +8,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from rich.console import Console
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from karat.algorithm.ranks import Ranks
 from karat.audit.warnings_list import NOTHING_VERIFIED
+from karat.data.sources.problems import BadImages
 from karat.data.task import NoisyTask, prepare_task
 from karat.errors import Stopped, UserError
 from karat.files.json_files import read_json
@@ -20,6 +24,7 @@ from karat.files.locks import locked
 from karat.files.memory_need import give_back_memory
 from karat.files.metrics_log import MetricsLog
 from karat.files.required import fitting
+from karat.files.safe_csv import write_safe_csv
 from karat.inference.device import compute_device, make_deterministic
 from karat.inference.evaluation import Accuracy, evaluate
 from karat.inference.model import load_model
@@ -28,11 +33,15 @@ from karat.report.run_report import report_after_training
 from karat.settings.config import Config, flat
 from karat.settings.read import read_config, read_run_config
 from karat.training.audit_record import audit_record
+from karat.training.environment import versions
 from karat.training.fit import BarListener, fit
+from karat.training.launch import Work, launch
 from karat.training.memory import memory_warning
 from karat.training.plan import is_fitted, with_chosen
+from karat.training.processes import joined, place, wanted, was_restarted
 from karat.training.run_checkpoint import (
     CHECKPOINT,
+    PREVIOUS,
     drop_previous,
     identity,
     read_state,
@@ -145,25 +154,139 @@ def train_run(
 
     The folder must be new or empty, or hold a run of the same config and data if resumed. `report`: write report.html.
     `name_folder`: say where it is as soon as there is something in it.
+
+    Where the config asks for several processes, they are started here; a process that torchrun or SLURM started joins
+    the others. The first one writes to the folder, and all return what it found.
     """
+    if wanted(config.training) > 1 and place(config.training) is None:
+        check_folder(folder, resume)
+        return launched_run(Work(config, folder, resume, report, name_folder))
+    with joined(config.training) as ranks:
+        if ranks is None:
+            return _train_here(config, folder, resume, console, report, name_folder)
+        return _train_together(ranks, config, folder, resume, console, report, name_folder)
+
+
+def launched_run(work: Work) -> RunResult:
+    """Train in processes of their own on this machine; return what they found."""
+    launch(work)
+    found = read_json(work.folder / "results.json")
+    measured = {name: found[name] and Accuracy(**found[name]) for name in (*WEIGHTS, "trusted")}
+    return RunResult(**measured, noise_rate=found["noise_rate"], seconds=found["seconds"])
+
+
+def _train_together(
+    ranks: Ranks, config: Config, folder: Path, resume: bool, console: Console | None, report: bool, name_folder: bool
+) -> RunResult:
+    """Train with other processes; one that torchrun has restarted goes on from the checkpoint unasked."""
+    found: RunResult | None = None
+    if ranks.is_first:
+        resume = resume or (was_restarted() and any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS)))
+        found = _train_here(config, folder, resume, console, report, name_folder, ranks)
+    else:
+        _help(config, ranks)
+    result = ranks.all_values(found)[0]
+    assert result is not None
+    return result
+
+
+def _help(config: Config, ranks: Ranks) -> None:
+    """Take the steps of a run whose folder the first process writes."""
+    _set_up_torch(config)
+    config = ranks.from_first(lambda: config)
+    ranks.from_first(lambda: None)
+    trainer = Trainer(config, task_of(config), ranks=ranks)
+    _check_same_data(trainer, ranks)
+    while not _steps_taken_together(trainer, ranks):
+        pass
+
+
+def _steps_taken_together(trainer: Trainer, ranks: Ranks) -> bool:
+    """Take the steps that are left; return False where the loss was not finite and the run goes back."""
+    trainer.load_state_dict(ranks.from_first(trainer.shared_state))
+    try:
+        with asked_to_stop(lambda sentence: None) as asked:
+            done = fit(trainer, stop=lambda: _signal(asked, ranks) > 0)
+    except Diverged:
+        return False  # the first process goes back, or says that this does not help
+    if not done:
+        raise Stopped(_signal(asked, ranks))
+    return True
+
+
+def _signal(asked: Callable[[], int], ranks: Ranks | None) -> int:
+    """Return the signal that asked one of the processes to stop; 0 where nobody was asked."""
+    return asked() if ranks is None else ranks.highest(asked())
+
+
+def _check_same_data(trainer: Trainer, ranks: Ranks) -> None:
+    seen = ranks.all_values((trainer.task.fingerprint(), versions()))
+    for rank, (data, software) in enumerate(seen):
+        if data != seen[0][0]:
+            raise UserError(
+                f"Process {rank} reads other data than the first process from {trainer.config.data.name}: "
+                "give every machine the same files."
+            )
+        if software != seen[0][1]:
+            raise UserError(
+                f"Process {rank} has {software} and the first process {seen[0][1]}: install the same versions."
+            )
+
+
+def _task_in(folder: Path, config: Config) -> NoisyTask:
+    """Prepare the examples; list in the folder the images that cannot be read."""
+    try:
+        return task_of(config)
+    except BadImages as error:
+        listed = folder / "bad_images.csv"
+        write_safe_csv(pd.DataFrame(error.images, columns=["name", "reason"]), listed)
+        raise UserError(f"{error}\nAll of them are in {listed}.") from error
+
+
+def _set_up_torch(config: Config) -> None:
+    if config.training.threads is not None:
+        torch.set_num_threads(config.training.threads)
+    if config.training.deterministic:
+        make_deterministic(compute_device(config.training.device))
+
+
+def _train_here(
+    config: Config,
+    folder: Path,
+    resume: bool,
+    console: Console | None,
+    report: bool,
+    name_folder: bool,
+    ranks: Ranks | None = None,
+) -> RunResult:
     check_folder(folder, resume)
     with locked(folder):
-        result = _train(config, folder, resume, console, report, name_folder)
+        result = _train(config, folder, resume, console, report, name_folder, ranks)
     give_back_memory()
     return result
 
 
 def _train(
-    config: Config, folder: Path, resume: bool, console: Console | None, report: bool, name_folder: bool
+    config: Config,
+    folder: Path,
+    resume: bool,
+    console: Console | None,
+    report: bool,
+    name_folder: bool,
+    ranks: Ranks | None,
 ) -> RunResult:
-    if config.training.threads is not None:
-        torch.set_num_threads(config.training.threads)
-    if config.training.deterministic:
-        make_deterministic(compute_device(config.training.device))
+    _set_up_torch(config)
     settle(folder)
     if resume:  # the number of epochs that was chosen may be another one on this machine
         config = with_chosen(config, read_run_config(folder), chosen_settings(folder))
-    trainer = Trainer(config, task_of(config), scratch=folder)
+    if ranks is not None:
+        ranks.from_first(lambda: config)
+    task = _task_in(folder, config)
+    if ranks is not None:
+        ranks.from_first(lambda: None)  # now the others may read: what is wrong with the data is said once
+    trainer = Trainer(config, task, scratch=folder, ranks=ranks)
+    if ranks is not None:
+        _check_same_data(trainer, ranks)
     unread = unread_settings(config, trainer.task.dataset, is_fitted(config.method, trainer.plan.model))
     _warn_of_drawn_trust(trainer)
     state = read_state(folder, trainer.config, trainer.task) if resume else None
@@ -175,7 +298,8 @@ def _train(
     if name_folder:
         console.print(f"karat: run folder {folder}", markup=False, highlight=False, soft_wrap=True)
     assumed = () if len(trainer.task.trusted) else (NOTHING_VERIFIED,)
-    said = () if resume else (*unread, *assumed, *trainer.task.dataset.notes, *trainer.plan.reasons)
+    settings = (*unread, *_of_pieces(trainer))
+    said = () if resume else (*settings, *assumed, *trainer.task.dataset.notes, *trainer.plan.reasons)
     for sentence in (*said, *memory_warning(trainer)):
         console.print(f"karat: {sentence}", markup=False, highlight=False, soft_wrap=True)
 
@@ -214,8 +338,11 @@ def _fit_in(folder: Path, trainer: Trainer, state: dict[str, Any] | None, consol
     if state is not None:
         with fitting(folder / CHECKPOINT, "start a new run"):
             trainer.load_state_dict(state["trainer"])
+    ranks = trainer.ranks
     title = f"{trainer.task.dataset.name} {trainer.config.method}"
     while True:
+        if ranks is not None:
+            ranks.from_first(trainer.shared_state)
         try:
             with (
                 asked_to_stop(say) as asked,
@@ -223,13 +350,15 @@ def _fit_in(folder: Path, trainer: Trainer, state: dict[str, Any] | None, consol
                 ProgressBar(title, trainer.total_steps, trainer.steps_done, console) as bar,
             ):
                 _continue_metrics(metrics, state)
-                done = fit(trainer, RunListener(bar, metrics, save, seconds), stop=lambda: asked() > 0)
+                done = fit(trainer, RunListener(bar, metrics, save, seconds), stop=lambda: _signal(asked, ranks) > 0)
         except Diverged as error:
             state = _go_back(folder, trainer, error)
             continue
         if not done:
             again = f"`karat train --resume --run {folder}` continues"
-            raise Stopped(asked(), f"stopped after step {trainer.steps_done} of {trainer.total_steps}; {again}.")
+            raise Stopped(
+                _signal(asked, ranks), f"stopped after step {trainer.steps_done} of {trainer.total_steps}; {again}."
+            )
         return seconds
 
 
@@ -305,6 +434,16 @@ def _accuracies(models: Mapping[str, nn.Module], task: NoisyTask) -> dict[str, A
         return {}
     measured = {model: evaluate(model, test.inputs, test.labels) for model in dict.fromkeys(models.values())}
     return {name: measured[model] for name, model in models.items()}
+
+
+def _of_pieces(trainer: Trainer) -> list[str]:
+    pieces = trainer.config.training.pieces or 1
+    if pieces == 1 or not any(isinstance(layer, _BatchNorm) for layer in trainer.model.modules()):
+        return []
+    return [
+        f"BatchNorm has the statistics of {trainer.batch_size / pieces:.0f} examples, not of the batch of "
+        f"{trainer.batch_size}: training.pieces: 1 saves less memory and changes nothing."
+    ]
 
 
 def _warn_of_drawn_trust(trainer: Trainer) -> None:

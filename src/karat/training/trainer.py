@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from karat.algorithm.ranks import Ranks, SharedModel
 from karat.audit.ledger import Ledger
+from karat.data.examples import Examples
 from karat.data.modality import IMAGES
 from karat.data.task import NoisyTask
 from karat.errors import UserError
@@ -43,7 +45,9 @@ class Diverged(UserError):
 class Trainer:
     """Everything that changes during a run; `state_dict` holds all of it, so that a run can go on bit for bit.
 
-    `scratch` is a folder for what is too large for memory; it is empty again when the process ends.
+    `scratch` is a folder for what is too large for memory; it is empty again when the process ends. `ranks` are the
+    processes that take the steps together: all of them do the same, but for the passes of networks, which they share,
+    and for work between two phases, which the first one does for all. The first alone has ledgers.
     """
 
     def __init__(
@@ -52,17 +56,22 @@ class Trainer:
         task: NoisyTask,
         scratch: Path | None = None,
         build: Build = build_model,
+        ranks: Ranks | None = None,
     ) -> None:
         self.device = compute_device(config.training.device)
-        self.config, self.plan = resolved(config, task, self.device.type)
-        self.task, self.build = task, build
+        self.task, self.build, self.ranks = task, build, ranks
+        if ranks is None:
+            self.config, self.plan = resolved(config, task, self.device.type)
+        else:  # a measured speed is another one in every process
+            self.config, self.plan = ranks.from_first(lambda: resolved(config, task, self.device.type, ranks.count))
         self.classes = len(task.dataset.classes)
         self.batch_size, self.total_steps = self.plan.batch_size, self.plan.steps
         self.steps_per_epoch = math.ceil(len(task.noisy) / self.batch_size)
         self._make_method()
         self._make_streams()
-        self.ledger = Ledger(len(task.noisy), self.classes, scratch)
-        self.trusted_ledger = Ledger(len(task.trusted), self.classes, scratch)
+        self.writes = ranks is None or ranks.is_first
+        self.ledger = Ledger(len(task.noisy) if self.writes else 0, self.classes, scratch)
+        self.trusted_ledger = Ledger(len(task.trusted) if self.writes else 0, self.classes, scratch)
         self.epoch_sums = EpochSums()
         self.steps_done = 0
         self.recoveries = 0  # how often the run went back to a good state: each lowers the rate
@@ -71,7 +80,7 @@ class Trainer:
         """Make network, optimizer and method from the global random state, and lay out the run."""
         config, optimizer = self.config, self.config.optimizer
         torch.manual_seed(config.seed)
-        self.learner = new_learner(config, self.task, self.device, self.build)
+        self.learner = new_learner(config, self.task, self.device, self.build, self.ranks)
         self.settings = settings_of(config.method, config.methods)
         self.tell: Tell = ignored  # whoever shows the progress may listen
         seen = method_task(
@@ -81,6 +90,7 @@ class Trainer:
             lambda: self.kept.averaged.module,
             lambda work, share: self.tell(work, share),
             self.build,
+            self.ranks,
         )
         self.method = make_method(config.method, seen, self.settings)
         assert optimizer.rate is not None  # settled by the plan
@@ -122,7 +132,7 @@ class Trainer:
         self.kept.averaged.update(self.model)
         if self.steps_done == self.course.selected_step:
             self.kept.select()
-        if result.logits is not None:
+        if result.logits is not None and self.writes:
             self.ledger.record(
                 batch.rows, result.logits, batch.given_labels, result.weights, result.label_trust,
                 result.pseudo_labels, result.class_scores,
@@ -182,12 +192,12 @@ class Trainer:
         test, validation = self.task.dataset.test, self.task.validation
         found = self._on_trusted()
         if len(test):
-            averaged = evaluate(self.kept.averaged.module, test.inputs, test.labels)
-            raw = evaluate(self.model, test.inputs, test.labels)
+            averaged = evaluate(self._shared(self.kept.averaged.module), test.inputs, test.labels)
+            raw = evaluate(self._shared(self.model), test.inputs, test.labels)
             found |= {"accuracy": averaged.top1, "top5": averaged.top5}
             found |= {"raw_accuracy": raw.top1, "raw_top5": raw.top5}
         if validation is not None:
-            accuracy = evaluate(self.kept.averaged.module, validation.inputs, validation.labels)
+            accuracy = evaluate(self._shared(self.kept.averaged.module), validation.inputs, validation.labels)
             found["validation_accuracy"] = accuracy.top1
         return found
 
@@ -196,9 +206,14 @@ class Trainer:
         inputs, labels = self.task.trusted.inputs, self.task.trusted.labels
         if not len(labels):
             return {}
-        predicted = predict_probabilities(self.kept.averaged.module, inputs)
-        self.trusted_ledger.predict(predicted, labels)
+        predicted = predict_probabilities(self._shared(self.kept.averaged.module), inputs)
+        if self.writes:
+            self.trusted_ledger.predict(predicted, labels)
         return {"trusted_accuracy": (predicted.argmax(dim=1) == labels).double().mean().item()}
+
+    def _shared(self, model: nn.Module) -> nn.Module:
+        """Return a model whose passes the processes share."""
+        return model if self.ranks is None else SharedModel(model, self.ranks)
 
     def models(self) -> dict[str, nn.Module]:
         """Return the models of the run by name, as they are now; only those that are chosen yet."""
@@ -227,6 +242,10 @@ class Trainer:
             "random_states": random_states(),
         }
 
+    def shared_state(self) -> dict[str, Any]:
+        """Return what the other processes need to go on with this one: everything but the ledgers."""
+        return {name: part for name, part in self.state_dict().items() if not name.endswith("ledger")}
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
         self.steps_done, self.recoveries = state["steps_done"], state["recoveries"]
@@ -236,14 +255,14 @@ class Trainer:
         restore_random_states(state["random_states"])
 
     def _parts(self) -> dict[str, Any]:
+        ledgers = {"ledger": self.ledger, "trusted_ledger": self.trusted_ledger} if self.writes else {}
         return {
             "model": self.learner.network.module,
             "optimizer": self.learner.optimizer,
             "method": self.method,
             "kept": self.kept,
             "streams": self.streams,
-            "ledger": self.ledger,
-            "trusted_ledger": self.trusted_ledger,
+            **ledgers,
             "epoch_sums": self.epoch_sums,
         }
 
@@ -253,7 +272,7 @@ class Trainer:
         return Progress(self.steps_done - span.start, len(span), math.ceil(len(rows) / self.batch_size), number)
 
     def _begin_phase(self, number: int) -> None:
-        rows = self.method.begin_phase(number, self.learner, self.settings, self.generator)
+        rows = self._prepared_phase(number)
         if number > 0 and self.course.phases[number].fresh:
             for learner in (self.learner, *self.method.partners):
                 fresh = new_module(self.config, self.task, self.device, self.build)
@@ -262,10 +281,30 @@ class Trainer:
             self.kept.restart(self.model)
         self.streams.restrict(rows)
 
+    def _prepared_phase(self, number: int) -> Tensor | None:
+        """Let the method prepare a phase: the first process does it, and the others learn what it found."""
+
+        def prepare() -> tuple[Tensor | None, dict[str, Any]]:
+            rows = self.method.begin_phase(number, self.learner, self.settings, self.generator)
+            if self.ranks is None:
+                return rows, {}
+            state = {name: part.state_dict() for name, part in self._parts().items() if name in ("model", "method")}
+            return rows, {**state, "generator": self.generator.get_state(), "random_states": random_states()}
+
+        if self.ranks is None:
+            return prepare()[0]
+        rows, state = self.ranks.from_first(prepare)
+        if not self.ranks.is_first:
+            self.learner.network.module.load_state_dict(state["model"])
+            self.method.load_state_dict(state["method"])
+            self.generator.set_state(state["generator"])
+            restore_random_states(state["random_states"])
+        return rows
+
     def _next_batch(self, progress: Progress) -> Batch:
         rows = self.streams.noisy.next(self.batch_size)
-        noisy = self.task.noisy.batch(rows)
-        trusted = self.task.trusted.batch(self.streams.trusted.next(self.trusted_batch_size))
+        noisy = self._read(self.task.noisy, rows)
+        trusted = self._read(self.task.trusted, self.streams.trusted.next(self.trusted_batch_size))
         return Batch(
             noisy.inputs.to(self.device),
             noisy.labels.to(self.device),
@@ -275,6 +314,13 @@ class Trainer:
             progress,
             self._mirrored(rows, progress.epoch),
         )
+
+    def _read(self, examples: Examples, rows: Tensor) -> "Examples[Tensor]":
+        """Return the examples at these rows; of image files each process decodes its part and hands it on."""
+        if self.ranks is None or isinstance(examples.inputs, Tensor) or len(rows) < self.ranks.count:
+            return examples.batch(rows)
+        own = examples.batch(rows[self.ranks.part(len(rows))])
+        return Examples(self.ranks.whole(own.inputs, len(rows)), examples.labels[rows])
 
     def _mirrored(self, rows: Tensor, epoch: int) -> Tensor | None:
         """Return which of these noisy examples are mirrored in this pass: half of them, and the others in the next."""

@@ -1,0 +1,189 @@
+"""Several processes are one: the same coefficients, weights, memories and ledgers, whoever takes the steps."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from together import together
+from torch import nn
+
+from karat.algorithm.coefficients import influence_on_trusted, meta_gradient
+from karat.algorithm.directional import finite_difference, jvp
+from karat.algorithm.network import Network
+from karat.algorithm.settings import AlgorithmSettings
+from karat.algorithm.targets import one_hot
+from karat.methods import METHODS
+from karat.methods.shared.last_layer import features_and_logits
+from karat.models import build_model
+from karat.settings.config import Config, NoiseSettings, OptimizerSettings, TrainingSettings
+from karat.training.fit import fit
+from karat.training.random_states import random_states
+from karat.training.run import task_of
+from karat.training.trainer import Trainer
+
+CLASSES = 4
+
+
+class Everything(nn.Module):
+    """Convolution, BatchNorm with and without a scale, dropout, stochastic depth, BatchNorm of vectors."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 6, 3)
+        self.norm = nn.BatchNorm2d(6)
+        self.shift = nn.BatchNorm2d(6, affine=False)
+        self.hidden = nn.Linear(6, 8)
+        self.vectors = nn.BatchNorm1d(8)
+        self.dropout = nn.Dropout(0.3)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, images):
+        x = self.norm(self.convolution(images)).relu()
+        if self.training:
+            x = x + self.shift(x) * x.new_empty(len(x), 1, 1, 1).bernoulli_(0.7)
+        return self.head(self.dropout(self.vectors(self.hidden(x.mean(dim=(2, 3))))).relu())
+
+
+def compared(one, other, tolerance):
+    """Return the first place where two nested states differ by more than a tolerance; None where there is none."""
+    if isinstance(one, dict):
+        found = [(key, compared(one[key], other[key], tolerance)) for key in one.keys() | other.keys()]
+    elif isinstance(one, (list, tuple)):
+        found = [(place, compared(*pair, tolerance)) for place, pair in enumerate(zip(one, other, strict=True))]
+    elif isinstance(one, torch.Tensor):
+        return None if torch.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True) else (one, other)
+    elif isinstance(one, float):
+        return None if one == pytest.approx(other, rel=tolerance, abs=tolerance, nan_ok=True) else (one, other)
+    else:
+        return None if one == other else (one, other)
+    return next(((key, difference) for key, difference in found if difference is not None), None)
+
+
+@pytest.fixture
+def float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def coefficients(network_of, rows, trusted, pieces=None):
+    """Return what computes everything that a meta step needs, in training mode."""
+
+    def work(ranks):
+        torch.manual_seed(0)
+        module = network_of().train()
+        network = Network(module, ranks=ranks, pieces=pieces)
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+        inputs, trusted_inputs = torch.randn(rows, 3, 8, 8), torch.randn(trusted, 3, 8, 8)
+        given = one_hot(torch.arange(rows) % CLASSES, CLASSES, like=inputs)
+        verified = one_hot(torch.arange(trusted) % CLASSES, CLASSES, like=inputs)
+        views = [network.forward_pass(view) for view in (inputs, inputs.flip(3))]
+        gradient = meta_gradient(
+            network, optimizer, views, given, trusted_inputs, verified, AlgorithmSettings(pseudo_label_gradient=True)
+        )
+        gains = [
+            influence_on_trusted(network, views[0], given, trusted_inputs, verified, derivative)
+            for derivative in (jvp, finite_difference)
+        ]
+        torch.stack([view.logits.square().mean() for view in views]).sum().backward()
+        network.add_up_gradients()
+        features, logits = features_and_logits(network, inputs)
+        gradients = {name: parameter.grad for name, parameter in module.named_parameters()}
+        return {"meta": tuple(gradient), "gains": gains[0], "features": features, "logits": logits.detach(),
+                "gradients": gradients, "buffers": dict(module.named_buffers()),
+                "random": torch.get_rng_state()}, gains[1]  # fmt: skip
+
+    return work
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize(
+    ("network_of", "pieces"),
+    [(Everything, None), (lambda: build_model("fast-2", (3, 8, 8), CLASSES), None), (Everything, 2)],
+)
+def test_coefficients_gradients_and_statistics_are_those_of_one_process(processes, network_of, pieces, float64):
+    """In float64 to 1e-8, with parts of unequal size; finite differences have fewer digits."""
+    work = coefficients(network_of, 11, 7, pieces)
+    [(expected, by_difference)] = together(1, work)
+    for found, difference in together(processes, work):
+        assert compared(found, expected, 1e-8) is None
+        torch.testing.assert_close(difference, by_difference, rtol=1e-4, atol=1e-4)
+
+
+def test_fewer_rows_than_processes_are_computed_by_all(float64):
+    work = coefficients(lambda: build_model("fast-2", (3, 8, 8), CLASSES), rows=2, trusted=2)
+    [(expected, _)] = together(1, work)
+    for found, _ in together(3, work):
+        assert compared(found, expected, 1e-8) is None
+
+
+class InFloat64(nn.Module):
+    """A network that computes in float64 whatever it is given."""
+
+    def __init__(self, *how):
+        super().__init__()
+        self.network = build_model(*how).double()
+
+    def forward(self, inputs):
+        return self.network(inputs.double())
+
+
+class TrainerInFloat64(Trainer):
+    """A trainer whose steps compute in float64."""
+
+    def _next_batch(self, progress):
+        batch = super()._next_batch(progress)
+        return batch._replace(noisy_inputs=batch.noisy_inputs.double(), trusted_inputs=batch.trusted_inputs.double())
+
+
+def run(settings, steps=None, state=None):
+    """Return what takes the steps of a run and returns everything that the next step would depend on."""
+
+    def work(ranks):
+        trainer = TrainerInFloat64(settings, task_of(settings), build=InFloat64, ranks=ranks)
+        if state is not None:
+            trainer.load_state_dict({**state, "random_states": {**random_states(), "torch": state["random_states"]}})
+        fit(trainer, stop=lambda: trainer.steps_done == steps)
+        return {**trainer.state_dict(), "random_states": torch.get_rng_state()}  # nothing draws from the others
+
+    return work
+
+
+def config(method, steps, batch_size=10, dataset="wine", **changes):
+    return Config(
+        method=method,
+        model="mlp-8",
+        data=replace(Config().data, name=dataset, trusted_per_class=4, limit=80),
+        noise=NoiseSettings(kind="uniform", rate=0.4),
+        training=TrainingSettings(steps=steps, batch_size=batch_size, device="cpu"),
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(("method", "processes"), [("karat", 2), ("ieg", 3)])
+def test_weights_after_fifty_steps_are_those_of_one_process(method, processes):
+    """To 1e-6 in float64: networks, averages, optimizer, memories, ledgers; images, batches of unequal parts."""
+    settings = config(method, steps=50, dataset="digits")
+    [expected] = together(1, run(settings))
+    first, *others = together(processes, run(settings))
+    assert compared(first, expected, 1e-6) is None
+    for other in others:
+        assert compared(other, {name: first[name] for name in other}, 0.0) is None, "processes differ among themselves"
+
+
+def test_every_method_takes_the_steps_of_one_process():
+    """All but karat, which has a test of its own; one pair of processes takes the steps of all, method by method."""
+    methods = sorted(METHODS.keys() - {"karat"})
+    all_of_them = [run(config(method, steps=14, optimizer=OptimizerSettings(rate=0.01))) for method in methods]
+    [expected] = together(1, lambda ranks: [work(ranks) for work in all_of_them])
+    first, _ = together(2, lambda ranks: [work(ranks) for work in all_of_them])
+    for method, one, two in zip(methods, expected, first, strict=True):
+        assert compared(two, one, 1e-6) is None, method
+
+
+def test_a_run_of_two_processes_goes_on_with_three_and_with_one():
+    settings = config("ieg", steps=18)
+    [expected] = together(1, run(settings))
+    state = together(2, run(settings, steps=7))[0]
+    for processes in (3, 1):
+        assert compared(together(processes, run(settings, state=state))[0], expected, 1e-6) is None

@@ -108,7 +108,10 @@ class Config:
             trusted_only or trusted_finetune; docs/methods.md says what each does.
         model: auto (chosen by data and machine), fast, fast-WIDTH, small, mlp, mlp-WIDTH, wrn-DEPTH-WIDTH (such as
             wrn-28-10), resnet-DEPTH (such as resnet-29), vgg-13, densenet-100, resnet-50, inception-resnet-v2, or
-            any network of timm by its name.
+            any network of timm by its name, with +pretrained behind it where its weights are in timm's cache;
+            hf-hub:OWNER/NAME for one of a hub.
+        weights: file with pretrained weights of a network of timm, which model names: safetensors or torch's format
+            (docs/pretrained.md).
         seed: of everything random: split, noise, initial weights, order, augmentation.
         data: which examples.
         noise: which label noise to add.
@@ -121,6 +124,7 @@ class Config:
 
     method: str = "karat"
     model: str = "auto"
+    weights: Path | None = None
     seed: int = 0
     data: DataSettings = field(default_factory=DataSettings)
     noise: NoiseSettings = field(default_factory=NoiseSettings)

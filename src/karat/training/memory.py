@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from karat.data.images import CACHE_BYTES
+from karat.data.images import CACHE_BYTES, ImageFiles
 from karat.methods.karat.constants import CONSTANTS
 from karat.models import PRETRAINED, build_model
 from karat.training.plan import COSTS
@@ -34,13 +34,13 @@ def needed_memory(trainer: Trainer) -> int:
     """Return roughly how many bytes a run takes beside what is loaded already."""
     config, task = trainer.config, trainer.task
     shape, rows = tuple(task.noisy.inputs.shape[1:]), len(task.noisy)
-    outputs = numbers_of_layers(config.model, shape, trainer.classes)
+    outputs = 0 if task.origin is not None else numbers_of_layers(config.model, shape, trainer.classes)
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     images_a_step = trainer.batch_size * COSTS.get(config.method, 1.0)
     needed = FLOAT * (PASSES * int(images_a_step * outputs) + COPIES * parameters)
     if config.method == "karat":
         needed += OF_LABEL_MODEL + FEATURE_COPIES * FLOAT * CONSTANTS.appearance.directions * rows
-    if not isinstance(task.noisy.inputs, Tensor):  # decoded images are kept until the cache is full
+    if isinstance(task.noisy.inputs, ImageFiles):  # decoded images are kept until the cache is full
         needed += min(CACHE_BYTES, rows * torch.Size(shape).numel())
     return needed
 

@@ -18,6 +18,7 @@ from karat.errors import Stopped, UserError
 from karat.files.json_files import read_json
 from karat.files.locks import locked
 from karat.files.metrics_log import MetricsLog
+from karat.inference.device import compute_device
 from karat.inference.evaluation import Accuracy, evaluate
 from karat.inference.model import load_model
 from karat.progress_bar import ProgressBar
@@ -26,6 +27,7 @@ from karat.settings.config import Config, flat
 from karat.settings.read import read_config, read_run_config
 from karat.training.audit_record import audit_record
 from karat.training.fit import BarListener, fit
+from karat.training.frozen import check_weights, data_of, featured, whole_model
 from karat.training.memory import memory_warning
 from karat.training.plan import is_fitted, with_chosen
 from karat.training.run_checkpoint import (
@@ -100,7 +102,13 @@ class RunListener(BarListener):
 def task_of(config: Config) -> NoisyTask:
     """Prepare the examples that a config names."""
     labeller = semantic_labeller(config.noise, config.seed, config.training.device)
-    return prepare_task(config.data, config.noise, config.seed, labeller)
+    return prepare_task(data_of(config), config.noise, config.seed, labeller)
+
+
+def featured_task(config: Config, show: bool = True) -> NoisyTask:
+    """Prepare the examples that a config names, as features where a pretrained network is asked for them."""
+    check_weights(config)
+    return featured(config, task_of(config), compute_device(config.training.device), show)
 
 
 def train(
@@ -155,8 +163,9 @@ def _train(
     settle(folder)
     if resume:  # the number of epochs that was chosen may be another one on this machine
         config = with_chosen(config, read_run_config(folder), chosen_settings(folder))
-    trainer = Trainer(config, task_of(config), scratch=folder)
-    unread = unread_settings(config, trainer.task.dataset, is_fitted(config.method, trainer.plan.model))
+    trainer = Trainer(config, featured_task(config), scratch=folder)
+    fitted = is_fitted(config.method, trainer.plan.model) or trainer.task.dataset.featured
+    unread = unread_settings(config, trainer.task.dataset, fitted)
     _warn_of_drawn_trust(trainer)
     state = read_state(folder, trainer.config, trainer.task) if resume else None
     if state is not None:
@@ -183,9 +192,10 @@ def _train(
         trusted=evaluate(selected.model, trusted.inputs, trusted.labels) if len(trusted) else None,
     )
     record = audit_record(trainer, selected)
-    finish_folder(folder, selected.model, record, asdict(result), trainer.device, trainer.config.audit)
+    model = whole_model(trainer.task, selected.model)
+    finish_folder(folder, model, record, asdict(result), trainer.device, trainer.config.audit)
     if report:
-        report_after_training(trainer.task, folder)
+        report_after_training(trainer.task.seen, folder)
     return result
 
 
@@ -277,7 +287,7 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
             "were not trained on."
         )
     if not (folder / "results.json").exists():
-        trainer = Trainer(config, task)
+        trainer = Trainer(config, task := featured_task(config))
         trainer.load_state_dict(with_ledger(folder, state)["trainer"])
         return _accuracies(trainer.models(), task)
     test, model = task.dataset.test, load_model(folder, config.training.device)

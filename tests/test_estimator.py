@@ -262,7 +262,9 @@ def test_a_grid_search_divides_the_mask_with_the_rows():
 
 def test_settings_reach_the_training():
     X, given, _, mask = blobs(rows=60)
-    assert quick(model="mlp", epochs=None, settings={"training": {"epochs": 3}}).fit(X, given, trusted=mask).n_iter_ == 3
+    assert (
+        quick(model="mlp", epochs=None, settings={"training": {"epochs": 3}}).fit(X, given, trusted=mask).n_iter_ == 3
+    )
     assert quick(model="mlp", epochs=2, settings={"training.steps": 30}).fit(X, given, trusted=mask).n_iter_ == 2
     with pytest.raises(UserError, match=r"training\.epochs is 0: write 1 or more"):
         quick(epochs=0).fit(X, given, trusted=mask)

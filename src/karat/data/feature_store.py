@@ -1,7 +1,7 @@
 """Features that took long to compute, kept on disk by what they were computed from, and mapped into memory.
 
-A store is a folder with two files. `features.f32` has rows of float32, one after the other. `index.jsonl` has a line for
-each block of rows that was added: where it begins, a checksum of it, and a key for each row, such as a hash of an
+A store is a folder with two files. `features.f32` has rows of float32, one after the other. `index.jsonl` has a line
+for each block of rows that was added: where it begins, a checksum of it, and a key for each row, such as a hash of an
 image. A line is written after its block: what was being written when a process was killed is in no line, and a block
 that is not as its checksum says is no longer there. Either is computed again, and nothing else is.
 """
@@ -148,9 +148,7 @@ class FeatureStore:
             self._places.update((key, start + row) for row, key in enumerate(keys))
         self.damaged = len(damaged - self._places.keys())  # those that were computed again stay in their old line
         if self.damaged:
-            logger.warning(
-                "%d features in %s are damaged, and are computed again.", self.damaged, self._data
-            )
+            logger.warning("%d features in %s are damaged, and are computed again.", self.damaged, self._data)
 
 
 class MemoryStore(FeatureStore):

@@ -89,8 +89,8 @@ def _of_torch(path: Path) -> object:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # torch's word for a pickle that would run code, too
         raise UserError(
-            f"{path} is damaged, or holds more than tensors and could run code, so it is not loaded: save the network's "
-            "state_dict() as safetensors."
+            f"{path} is damaged, or holds more than tensors and could run code, so it is not loaded: save the "
+            "network's state_dict() as safetensors."
         ) from error
     except Exception as error:  # a damaged archive fails in many ways
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

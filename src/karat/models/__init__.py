@@ -119,8 +119,8 @@ def build_model(
         )
     if not pretrained or not fetch:
         return build(shape, classes)
-    source, file = describe(name, weights)
     network = build(shape, classes)
+    source, file = describe(name, weights)
     assert isinstance(network, PretrainedInput)
     load_backbone(network.network, file, source.architecture)
     return network

@@ -103,8 +103,8 @@ def _check_name(name: str, model: str) -> None:
     near = ", ".join(near_timm_names(name))
     hint = f" timm has {near}." if near else ""
     raise UserError(
-        f"'{model}' is not a network of timm, and only these have pretrained weights.{hint} Choose one of timm's, such as "
-        "timm:resnet50 (docs/networks.md)."
+        f"'{model}' is not a network of timm, and only these have pretrained weights.{hint} Choose one of timm's, "
+        "such as timm:resnet50 (docs/networks.md)."
     )
 
 
@@ -131,8 +131,8 @@ def build_pretrained(source: Pretrained, classes: int) -> "PretrainedClassifier"
             raise ValueError(f"it returns {tuple(found.shape[1:])} numbers for an image, and no vector")
     except Exception as error:  # timm's networks complain in many ways of a size that they cannot take
         raise UserError(
-            f"Network '{source.architecture}' does not take images of {source.size} pixels ({first_line(error)}): choose "
-            "another --data.image_size, or another network."
+            f"Network '{source.architecture}' does not take images of {source.size} pixels ({first_line(error)}): "
+            "choose another --data.image_size, or another network."
         ) from error
     backbone.train()
     scaled = PretrainedInput(backbone, source.mean, source.std)
@@ -172,8 +172,8 @@ def load_backbone(network: nn.Module, file: Path, architecture: str) -> None:
     ]
     if differences:
         raise UserError(
-            f"The weights in {file} are not those of '{architecture}' ({'; '.join(differences)}): name the network that "
-            "they were saved from with --model."
+            f"The weights in {file} are not those of '{architecture}' ({'; '.join(differences)}): name the network "
+            "that they were saved from with --model."
         )
     if not all(tensor.isfinite().all() for tensor in given.values() if tensor.is_floating_point()):
         raise UserError(f"The weights in {file} hold numbers that are not finite: get a fresh copy of it.")
@@ -271,8 +271,8 @@ def _cached(name: str, repository: str | None, url: str | None, download: bool) 
         return found
     if not download:
         raise UserError(
-            f"The pretrained weights of '{name}' are not on this machine: fetch them with --data.download true, or give "
-            "a file of them with --weights."
+            f"The pretrained weights of '{name}' are not on this machine: fetch them with --data.download true, or "
+            "give a file of them with --weights."
         )
     if not repository:
         raise UserError(f"The weights of '{name}' are not in a hub: get {url}, and give the file with --weights.")
@@ -294,8 +294,8 @@ def _fetched(name: str, repository: str, files: tuple[str, ...]) -> Path:
             reason = first_line(error)
             break
     raise UserError(
-        f"{files[0]} of '{name}' cannot be fetched ({reason}): connect to the internet for the first time, or give a file "
-        "of weights with --weights."
+        f"{files[0]} of '{name}' cannot be fetched ({reason}): connect to the internet for the first time, or give a "
+        "file of weights with --weights."
     )
 
 

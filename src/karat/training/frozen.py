@@ -57,7 +57,7 @@ def is_featured(config: Config) -> bool:
 
 
 def check_weights(config: Config) -> None:
-    """Refuse a network or weights that are not there before the data are read; fetch weights where that is asked for."""
+    """Refuse a network or weights that are not there before data are read; fetch weights where that is asked for."""
     if is_pretrained(config.model, config.weights):
         _, file = describe(config.model, config.weights, download=config.data.download)
         require(file, "give the file of the weights, such as model.safetensors")
@@ -79,16 +79,22 @@ def featured(config: Config, task: NoisyTask, device: torch.device, show: bool =
     model = config.model
     if model == "auto" and config.weights is None:
         shape = task.noisy.inputs.shape
-        network = _usual_network(config) if len(shape) == 4 and max(shape[2:]) > SMALL_IMAGE else None
-        if network is None:
+        usual = _usual_network(config) if len(shape) == 4 and max(shape[2:]) > SMALL_IMAGE else None
+        if usual is None:
             return task
-        model = network
+        model = usual
     elif not is_featured(config):
         return task
     if task.dataset.modality is not IMAGES:
         raise UserError(
             f"The pretrained {model} needs images, and the data are {task.dataset.modality.name}: leave --model and "
             "--weights out."
+        )
+    channels = task.noisy.inputs.shape[1]
+    if channels not in (1, 3):
+        raise UserError(
+            f"The pretrained {model} takes images of 1 or 3 channels, and these have {channels}: train a network from "
+            "the start, without pretrained weights."
         )
     source, file = describe(model, config.weights, download=config.data.download)
     network, source = load_pretrained(
@@ -118,7 +124,7 @@ def whole_model(task: NoisyTask, head: nn.Module) -> nn.Module:
     if task.origin is None:
         return head
     network = task.origin.network
-    assert isinstance(network, PretrainedClassifier) and isinstance(head, nn.Linear)
+    assert isinstance(network, PretrainedClassifier)
     network.head.load_state_dict(head.state_dict())
     return with_views(network, task.origin.views)
 
@@ -162,8 +168,8 @@ def _features(
         return _stored(FeatureStore(folder, width), parts, keys, network, views, show)
     except OSError as error:
         logger.warning(
-            "The features cannot be kept in %s (%s), so that the next run computes them again: --data.cache FOLDER names "
-            "another place.",
+            "The features cannot be kept in %s (%s), so that the next run computes them again: --data.cache FOLDER "
+            "names another place.",
             folder,
             error.strerror or error,
         )

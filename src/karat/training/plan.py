@@ -135,8 +135,6 @@ def plan(
         if minutes is not None and model.startswith("fast"):
             model, why = choose_width(60 * OF_STEPS * minutes, epochs, seconds_of)
         reasons.append(f"Network: {model}, {why}; --model NAME takes another (docs/networks.md).")
-        if max(shape[1:], default=0) > TINY_IMAGE and method == FITTING:
-            reasons.append(WITHOUT_WEIGHTS)
     if not given["training.epochs"]:
         epochs, why = choose_epochs(
             batches, seconds_of(model), MINUTES[device] if minutes is None else minutes, asked=minutes is not None
@@ -144,6 +142,8 @@ def plan(
         reasons.append(
             f"Length: {epochs} epochs of {batches:,} batches of {batch_size}, {why}; --training.epochs N changes it."
         )
+    if not given["model"] and method == FITTING and shape[0] == 3 and max(shape[1:], default=0) > TINY_IMAGE:
+        reasons.append(WITHOUT_WEIGHTS)
     chosen = tuple(name for name, was_given in given.items() if not was_given)
     return Plan(model, epochs, batch_size, steps or (epochs or 0) * batches, chosen, tuple(reasons))
 

@@ -52,8 +52,8 @@ def _size(headers: list[Header], count: int, notes: list[str], of_network: int |
         return next(iter(sizes))
     if of_network is not None:
         notes.append(
-            f"The images become {of_network}x{of_network} pixels, the size that the network was trained on: the shorter "
-            "side is resized and the centre cut out. --data.image_size N chooses another size."
+            f"The images become {of_network}x{of_network} pixels, the size that the network was trained on: the "
+            "shorter side is resized and the centre cut out. --data.image_size N chooses another size."
         )
         return of_network, of_network
     median = float(np.median([min(header.height, header.width) for header in headers])) if headers else SIZES[0]

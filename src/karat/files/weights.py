@@ -14,7 +14,8 @@ from karat.files.atomic import replacing
 from karat.files.required import require
 
 _CONTAINERS = ("state_dict", "model", "model_state_dict", "teacher")  # under which training scripts save weights
-_OF_TORCH = (b"PK\x03\x04", b"\x80")  # how its files begin: a zip archive, in old ones a pickle
+_ZIP, _PICKLE = b"PK\x03\x04", b"\x80"  # how torch's files begin, new and old ones
+_HEADER = 8  # bytes before the first brace of safetensors
 
 
 def save_weights(path: str | Path, module: nn.Module) -> None:
@@ -55,12 +56,13 @@ def read_foreign_weights(path: Path) -> dict[str, Tensor]:
     require(path, "give the file of the weights, such as model.safetensors")
     try:
         with path.open("rb") as file:
-            start = file.read(4)
+            start = file.read(_HEADER + 1)
     except OSError as error:
         raise unreadable(path, error) from error
     if not start:
         raise UserError(f"{path} is empty: get a fresh copy of it.")
-    return named_tensors(path, _of_torch(path) if start.startswith(_OF_TORCH) else stored_tensors(path))
+    of_torch = start.startswith((_ZIP, _PICKLE)) and start[_HEADER:] != b"{"
+    return named_tensors(path, _of_torch(path, start) if of_torch else stored_tensors(path))
 
 
 def named_tensors(path: Path, content: object) -> dict[str, Tensor]:
@@ -84,14 +86,15 @@ def named_tensors(path: Path, content: object) -> dict[str, Tensor]:
     return tensors
 
 
-def _of_torch(path: Path) -> object:
+def _of_torch(path: Path, start: bytes) -> object:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # torch's word for a pickle that would run code, too
-        raise UserError(
-            f"{path} is damaged, or holds more than tensors and could run code, so it is not loaded: save the "
-            "network's state_dict() as safetensors."
-        ) from error
     except Exception as error:  # a damaged archive fails in many ways
+        # An unpickling error is torch's word for a pickle that would run code, too.
+        if isinstance(error, pickle.UnpicklingError) or not start.startswith(_ZIP):
+            raise UserError(
+                f"{path} is damaged, or holds more than tensors and could run code, so it is not loaded: save the "
+                "network's state_dict() as safetensors."
+            ) from error
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise UserError(f"{path} is damaged or is not a file of torch ({reason}): get a fresh copy of it.") from error

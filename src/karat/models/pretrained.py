@@ -110,7 +110,9 @@ def _check_name(name: str, model: str) -> None:
 
 def at_hand(names: tuple[str, ...]) -> str | None:
     """Return the first of these networks of timm whose weights are in the cache of this machine; nothing is fetched."""
-    import timm
+    if not _anything_cached():
+        return None
+    import timm  # which takes seconds
 
     for name in names:
         settings = timm.get_pretrained_cfg(name, allow_unregistered=True)
@@ -248,6 +250,14 @@ def _renamed_by_timm(given: dict[str, Tensor], network: nn.Module) -> dict[str, 
 
 def _shapes(names: list[str], given: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> str:
     return f" ({tuple(given[names[0]].shape)} instead of {tuple(own[names[0]].shape)})" if names else ""
+
+
+def _anything_cached() -> bool:
+    """Tell whether timm has ever kept weights on this machine."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    old = Path(torch.hub.get_dir()) / "checkpoints"
+    return any(Path(HF_HUB_CACHE).glob("models--timm--*")) or (old.is_dir() and any(old.iterdir()))
 
 
 def _in_cache(repository: str | None, url: str | None) -> Path | None:

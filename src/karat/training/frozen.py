@@ -6,6 +6,7 @@ as it does with embeddings; network and head are one model in the end.
 
 import hashlib
 import logging
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -23,7 +24,7 @@ from karat.data.images import Inputs, Lazy, read_ahead
 from karat.data.modality import IMAGES
 from karat.data.settings import DataForNetwork, DataSettings
 from karat.data.task import NoisyTask, Origin
-from karat.errors import UserError
+from karat.errors import Stopped, UserError
 from karat.files.required import require
 from karat.models import PRETRAINED, SMALL_IMAGE
 from karat.models.pretrained import (
@@ -166,6 +167,9 @@ def _features(
     width = network.head.in_features
     try:
         return _stored(FeatureStore(folder, width), parts, keys, network, views, show)
+    except KeyboardInterrupt as error:
+        number = error.exit_code - 128 if isinstance(error, Stopped) else signal.SIGINT
+        raise Stopped(number, "stopped; the same command goes on with the features that are there.") from error
     except OSError as error:
         logger.warning(
             "The features cannot be kept in %s (%s), so that the next run computes them again: --data.cache FOLDER "

@@ -83,7 +83,7 @@ def rules(config: Config, dataset: Dataset, fitted: bool) -> tuple[Rule, ...]:
         Rule(
             "A run that trains no network",
             () if not fitted else (*_OF_TRAINING, *_OF_VIEWS) if dataset.featured else _OF_TRAINING,
-            "--methods.karat.fine_tune true trains one" if dataset.featured else "--model mlp trains one",
+            "another --method trains one" if dataset.featured else "--model mlp trains one",
         ),
         Rule("A run without a pretrained network", () if pretrained else ("data.cache",), "--weights FILE names one"),
         Rule("A dataset of images", _OF_VECTORS if images else (), "one of vectors does"),

@@ -3,8 +3,8 @@
     python benchmarks/frozen_cost.py [--rows 100000] [--width 768] [--classes 10]
 
 The features are drawn at random around a centre for each class, and mapped from a file as those of a pretrained network
-are; 40% of the labels are redrawn, ten of each class are trusted. Memory is what the process takes at most beyond what it
-took before, the pages of the file included.
+are; 40% of the labels are redrawn, ten of each class are trusted. Memory is what the process takes at most beyond what
+it took before, the pages of the file included.
 """
 
 import argparse

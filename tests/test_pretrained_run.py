@@ -137,6 +137,19 @@ def test_rows_are_suggested_sampled_and_applied(run, folder, tmp_path):
     assert main([*first, *weights, "--data.cache", str(folder / "cache")]) == 0
 
 
+def test_a_network_is_fine_tuned_on_the_verdict(run, folder):
+    """All weights move, the verdict does not, and the model in the folder is the one that was measured."""
+    assert main(command(folder, "tuned", "--training.fine_tune", "2")) == 0
+    tuned, given = load_file(folder / "tuned" / "model.safetensors"), load_file(run / "model.safetensors")
+    moved = {name for name in given if not torch.equal(tuned[name], given[name])}
+    assert {"head.weight", "backbone.network.conv1.0.weight"} <= moved
+    assert not any(name.endswith("running_mean") for name in moved)
+    assert (folder / "tuned" / "label_issues.csv").read_bytes() == (run / "label_issues.csv").read_bytes()
+    results = json.loads((folder / "tuned" / "results.json").read_text())
+    assert results["selected"]["loss"] < results["averaged"]["loss"]  # that of the fitted head; test labels are right
+    assert main(["evaluate", str(folder / "tuned")]) == 0
+
+
 def test_other_methods_train_a_network_that_begins_with_the_weights(folder, tmp_path):
     arguments = command(folder, "supervised", "--method", "supervised", "--training.steps", "2")
     assert main([*arguments, "--training.batch_size", "8"]) == 0

@@ -103,9 +103,7 @@ def test_weights_in_the_cache_are_taken_and_none_are_fetched_unasked(file, monke
     assert at_hand((NAME, "resnet18")) == NAME
     in_hub(monkeypatch, {})
     assert at_hand((NAME, "resnet18")) is None
-    with pytest.raises(
-        UserError, match=r"are not on this machine: fetch them with --data\.download true"
-    ):
+    with pytest.raises(UserError, match=r"are not on this machine: fetch them with --data\.download true"):
         describe("resnet18+pretrained", None)
     with pytest.raises(UserError, match=r"hf-hub:a/b is not on this machine: fetch it with --data\.download true"):
         describe("hf-hub:a/b", None)

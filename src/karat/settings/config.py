@@ -62,6 +62,8 @@ class TrainingSettings:
         average_decay: decay of the exponential average of the weights; 0 evaluates the raw weights.
         evaluate_every: epochs between two evaluations.
         checkpoint_every: steps between two checkpoints; null is one epoch, but 50 at least.
+        fine_tune: passes over the images in which method karat trains a pretrained network on its verdict, once the
+            head is fitted (docs/pretrained.md); 0 leaves the network as it is.
         device: "cpu", "cuda", or "auto": cuda where there is one.
         threads: CPU threads; null leaves it to torch.
     """
@@ -76,13 +78,14 @@ class TrainingSettings:
     average_decay: float = 0.99
     evaluate_every: int = 1
     checkpoint_every: int | None = None
+    fine_tune: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int | None = None
 
     def __post_init__(self) -> None:
         # Batches of one example have no BatchNorm statistics.
         lowest = {"epochs": 1, "steps": 1, "batch_size": 2, "trusted_batch_size": 2, "evaluate_every": 1}
-        for name, low in {**lowest, "checkpoint_every": 1, "threads": 1}.items():
+        for name, low in {**lowest, "checkpoint_every": 1, "threads": 1, "fine_tune": 0}.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, Integral):  # from Python: the command line has types
                 raise UserError(f"training.{name} is {value!r}: write a whole number.")

@@ -44,6 +44,8 @@ from karat.training.semantic_noise import cache_folder
 
 logger = logging.getLogger("karat")
 
+Change = Callable[[PretrainedClassifier], PretrainedClassifier]
+
 FORMAT = "karat features 1"  # changes where the same images become other features
 AT_ONCE = 32  # images of 224 pixels: a block that is computed, written and not lost
 # What `auto` takes where their weights are in timm's cache, the first of them: each computes 5 or more photographs a
@@ -120,14 +122,17 @@ def featured(config: Config, task: NoisyTask, device: torch.device, show: bool =
     )
 
 
-def whole_model(task: NoisyTask, head: nn.Module) -> nn.Module:
-    """Return what a model in use is: the network that made the features and the head that was fitted to them."""
+def whole_model(task: NoisyTask, head: nn.Module, change: Change = lambda network: network) -> nn.Module:
+    """Return what a model in use is: the network that made the features and the head that was fitted to them.
+
+    `change` may put another network in its place.
+    """
     if task.origin is None:
         return head
     network = task.origin.network
     assert isinstance(network, PretrainedClassifier)
     network.head.load_state_dict(head.state_dict())
-    return with_views(network, task.origin.views)
+    return with_views(change(network), task.origin.views)
 
 
 def _usual_network(config: Config) -> str | None:

@@ -27,7 +27,7 @@ from karat.data.task import NoisyTask
 from karat.errors import UserError
 from karat.models import LINEAR, PRETRAINED, SMALL_IMAGE, SMALLEST_IMAGE, build_model
 from karat.settings.config import Config, OptimizerSettings
-from karat.training.optimizers import make_optimizer, settled
+from karat.training.optimizers import make_optimizer, settled, settled_for_pretrained
 
 EPOCHS = 60  # where nothing speaks against it; the README's results on digits have it
 # More do not help small sets. Wine, 60% symmetric noise, 10 trusted a class, seeds 0 to 2: 98.1, 94.4, 94.4 after 100
@@ -175,7 +175,8 @@ def resolved(config: Config, task: NoisyTask, device: str) -> tuple[Config, Plan
         # What was fitted is kept as it is: no average over steps.
         training = replace(training, steps=None, batch_size=found.batch_size, average_decay=0.0)
     batch_size = training.batch_size or found.batch_size  # a given one stays as it was written
-    optimizer = settled(config.optimizer, found.model)
+    known = task.origin is not None
+    optimizer = settled_for_pretrained(config.optimizer) if known else settled(config.optimizer, found.model)
     chosen = [
         f"optimizer.{name}"
         for name in ("name", "rate", "momentum", "weight_decay")

@@ -21,11 +21,14 @@ from karat.files.metrics_log import MetricsLog
 from karat.inference.device import compute_device
 from karat.inference.evaluation import Accuracy, evaluate
 from karat.inference.model import load_model
+from karat.methods.method import Finished
+from karat.models.pretrained import PretrainedClassifier
 from karat.progress_bar import ProgressBar
 from karat.report.run_report import report_after_training
 from karat.settings.config import Config, flat
 from karat.settings.read import read_config, read_run_config
 from karat.training.audit_record import audit_record
+from karat.training.fine_tune import fine_tuned
 from karat.training.fit import BarListener, fit
 from karat.training.frozen import check_weights, data_of, featured, whole_model
 from karat.training.memory import memory_warning
@@ -193,10 +196,32 @@ def _train(
     )
     record = audit_record(trainer, selected)
     model = whole_model(trainer.task, selected.model)
+    if trainer.task.origin is not None and config.training.fine_tune:
+        model, result = _fine_tuned(trainer, selected, result, seconds)
     finish_folder(folder, model, record, asdict(result), trainer.device, trainer.config.audit)
     if report:
         report_after_training(trainer.task.seen, folder)
     return result
+
+
+def _fine_tuned(
+    trainer: Trainer, fitted: Finished, result: RunResult, seconds: Callable[[], float]
+) -> tuple[nn.Module, RunResult]:
+    """Train the pretrained network on the verdict; return it, and what is known of it."""
+    task, judgement = trainer.task, fitted.judgement
+    assert judgement is not None
+
+    def change(network: PretrainedClassifier) -> PretrainedClassifier:
+        return fine_tuned(network, task, judgement.posterior, trainer.config, trainer.device)
+
+    model = whole_model(task, fitted.model, change)
+    trusted, measured = task.seen.trusted, _accuracies({"selected": model}, task.seen)
+    return model, replace(
+        result,
+        selected=measured.get("selected"),
+        trusted=evaluate(model, trusted.inputs, trusted.labels) if len(trusted) else None,
+        seconds=seconds(),
+    )
 
 
 def _fit_in(folder: Path, trainer: Trainer, state: dict[str, Any] | None, console: Console) -> Callable[[], float]:

@@ -82,10 +82,14 @@ def rules(config: Config, dataset: Dataset, fitted: bool) -> tuple[Rule, ...]:
         ),
         Rule(
             "A run that trains no network",
-            () if not fitted else (*_OF_TRAINING, *_OF_VIEWS) if dataset.featured else _OF_TRAINING,
-            "another --method trains one" if dataset.featured else "--model mlp trains one",
+            _unread_by_fitted(dataset, training.fine_tune) if fitted else (),
+            "--training.fine_tune 5 trains it" if dataset.featured else "--model mlp trains one",
         ),
-        Rule("A run without a pretrained network", () if pretrained else ("data.cache",), "--weights FILE names one"),
+        Rule(
+            "A run without the features of a pretrained network",
+            () if dataset.featured else ("data.cache", "training.fine_tune"),
+            "method karat with --model timm:NAME and --weights FILE has them",
+        ),
         Rule("A dataset of images", _OF_VECTORS if images else (), "one of vectors does"),
         Rule(
             "A dataset that names its trusted examples",
@@ -93,6 +97,13 @@ def rules(config: Config, dataset: Dataset, fitted: bool) -> tuple[Rule, ...]:
             "one whose trusted examples are drawn does",
         ),
     )
+
+
+def _unread_by_fitted(dataset: Dataset, fine_tune: int) -> tuple[str, ...]:
+    """Return what a run reads only where it trains a network."""
+    if not dataset.featured:
+        return _OF_TRAINING
+    return _OF_TRAINING[:-1] if fine_tune else (*_OF_TRAINING, *_OF_VIEWS)
 
 
 def unread_settings(config: Config, dataset: Dataset, fitted: bool = False) -> list[str]:

@@ -18,12 +18,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from karat import Config, make_task
 from karat.audit.run_audit import audit
 from karat.data.examples import Dataset, Examples
 from karat.data.feature_store import StoredRows
 from karat.data.settings import DataSettings, NoiseSettings
-from karat.data.task import make_task
-from karat.settings.config import Config
 from karat.training.audit_record import audit_record
 from karat.training.fit import fit
 from karat.training.trainer import Trainer

@@ -40,15 +40,14 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler, normalize
 
-from karat import KaratClassifier
+from karat import Config, KaratClassifier, make_task
 from karat.audit.run_audit import audit
 from karat.data.examples import Dataset, Examples
 from karat.data.images import ImageFiles
 from karat.data.settings import DataSettings, NoiseSettings
-from karat.data.task import NoisyTask, make_task
+from karat.data.task import NoisyTask
 from karat.inference.evaluation import predict_probabilities
 from karat.methods.karat.classifier import SoftlyLabelled, fit_classifier
-from karat.settings.config import Config
 from karat.training.audit_record import audit_record
 from karat.training.fit import fit
 from karat.training.frozen import featured

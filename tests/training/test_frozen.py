@@ -68,6 +68,11 @@ def test_small_images_are_left_to_small_networks_and_shown_to_others_enlarged(ph
     assert found.origin.described["size"] == 160
 
 
+def test_a_network_of_a_hub_is_for_method_karat(photographs):
+    with pytest.raises(UserError, match="Method gce does not take hf-hub:a/b: name a network of timm"):
+        frozen.check_weights(Config(method="gce", model="hf-hub:a/b"))
+
+
 def test_vectors_and_many_channels_are_refused(photographs):
     asked = Config(model="test_resnet+pretrained", data=photographs.data)
     wine = make_task(load_data(DataSettings("wine", trusted_per_class=2)), DataSettings(trusted_per_class=2))

@@ -28,6 +28,7 @@ from karat.errors import Stopped, UserError
 from karat.files.required import require
 from karat.models import PRETRAINED, SMALL_IMAGE
 from karat.models.pretrained import (
+    HUB,
     Pretrained,
     PretrainedClassifier,
     at_hand,
@@ -61,6 +62,11 @@ def is_featured(config: Config) -> bool:
 
 def check_weights(config: Config) -> None:
     """Refuse a network or weights that are not there before data are read; fetch weights where that is asked for."""
+    if config.model.startswith(HUB) and config.method != FITTING:
+        raise UserError(
+            f"Method {config.method} does not take {config.model}: name a network of timm, such as timm:resnet50, or "
+            f"use method {FITTING}."
+        )
     if is_pretrained(config.model, config.weights):
         _, file = describe(config.model, config.weights, download=config.data.download)
         require(file, "give the file of the weights, such as model.safetensors")

@@ -15,10 +15,9 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from karat import make_task
+from karat import make_task, read_config
 from karat.data.examples import from_arrays
 from karat.models import build_model
-from karat.settings.read import read_config
 from karat.training.optimizers import make_optimizer
 from karat.training.trainer import Trainer
 from timing import interleaved_seconds, machine, median_ratio

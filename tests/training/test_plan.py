@@ -51,8 +51,7 @@ def test_digits_keep_the_run_that_the_readme_reports():
         ((3, 224, 224), "cuda", "resnet-50"),
     ],
 )
-def test_every_kind_of_data_gets_a_network_that_can_be_built(shape, device, model, monkeypatch):
-    monkeypatch.setattr("karat.training.plan.has_weights_here", lambda name: False)
+def test_every_kind_of_data_gets_a_network_that_can_be_built(shape, device, model):
     found = plan(shape, 5000, 3, device)
     assert found.model == model
     assert found.reasons[0].startswith(f"Network: {model}, for ")
@@ -62,12 +61,17 @@ def test_every_kind_of_data_gets_a_network_that_can_be_built(shape, device, mode
         assert build_model(model, shape, 3)(torch.zeros(2, *shape)).shape == (2, 3)
 
 
-def test_pretrained_weights_are_mentioned_where_they_are_and_never_taken_unasked(monkeypatch):
-    monkeypatch.setattr("karat.training.plan.has_weights_here", lambda name: name == "resnet18")
-    found = plan((3, 96, 96), 500, 3)
-    assert found.model == "resnet18"
-    assert any("--model resnet18+pretrained" in reason for reason in found.reasons)
-    assert not any("pretrained" in reason for reason in plan((3, 32, 32), 500, 3).reasons)
+def test_pretrained_weights_that_are_not_here_are_mentioned_where_they_would_help():
+    assert "--data.download true" in plan((3, 96, 96), 500, 3, method="karat").reasons[-1]
+    for other in (plan((3, 96, 96), 500, 3), plan((1, 28, 28), 500, 3, method="karat"), plan((3,), 500, 3)):
+        assert not any("pretrained" in reason for reason in other.reasons)
+
+
+def test_a_head_on_the_features_of_a_network_is_fitted_at_once():
+    found = plan((1280,), 12_000, 10, model="auto", method="karat", encoder="timm:resnet50+pretrained")
+    assert (found.model, found.epochs, found.steps) == ("timm:resnet50+pretrained", 1, 3)  # 5,000 rows at once
+    assert "model" in found.chosen
+    assert "model" not in plan((1280,), 12_000, 10, model="resnet50", method="karat", encoder="resnet50").chosen
 
 
 def test_small_data_get_steps_and_large_data_stay_affordable():

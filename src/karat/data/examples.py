@@ -10,7 +10,7 @@ from torch import Tensor
 
 from karat.data.cells import Cells
 from karat.data.images import ImageFiles, Inputs, take
-from karat.data.modality import IMAGES, Modality, modality_of
+from karat.data.modality import FEATURES, IMAGES, Modality, modality_of
 from karat.data.noise.labels import check_labels
 from karat.data.readers import Array
 from karat.data.schema import Schema, array_schema
@@ -61,7 +61,8 @@ class Dataset:
     `test_names` likewise. The test part may be empty: then there is no test accuracy. `schema` says how inputs are made
     from what the user brings, `skipped` what could not be read, `notes` what the user should know about the data.
     `image_size` is the side of the images where it was chosen for this machine, not given. `cells` are what the user
-    wrote about the rows, for people to look at; None for images.
+    wrote about the rows, for people to look at; None for images. `featured`: the inputs of the test part, and those of
+    the task, are features that a pretrained network made of the images.
     """
 
     name: str
@@ -80,10 +81,13 @@ class Dataset:
     notes: tuple[str, ...] = ()
     image_size: int | None = None
     cells: Cells | None = None
+    featured: bool = False
 
     @property
     def modality(self) -> Modality:
         """Return what kind of thing one input is."""
+        if self.featured:
+            return FEATURES
         return modality_of(tuple(self.train.inputs.shape[1:])) if self.schema is None else self.schema.modality
 
     def names_of(self, rows: Tensor) -> tuple[str, ...]:

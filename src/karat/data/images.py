@@ -3,11 +3,12 @@
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -35,6 +36,17 @@ class Inputs(Protocol):
     def __getitem__(self, rows: Rows, /) -> Tensor: ...
 
 
+@runtime_checkable
+class Lazy(Inputs, Protocol):
+    """Inputs that are read when they are asked for."""
+
+    def subset(self, rows: Rows) -> Any:
+        """Return a view of these rows; nothing is read."""
+
+    def digests(self) -> list[bytes]:
+        """Return a hash of each row."""
+
+
 class ImageFiles:
     """Images, in files or encoded in memory, that are decoded when rows are taken: float32 in [-1, 1].
 
@@ -58,6 +70,7 @@ class ImageFiles:
         self._images = images  # shared by all views, as is the cache
         self._rows = torch.arange(len(images))
         self._cache: dict[int, Array] = {}
+        self._digests: dict[int, bytes] = {}  # of the images that were checked
         self._cache_places = cache_bytes // (channels * height * width)
 
     @property
@@ -119,7 +132,12 @@ class ImageFiles:
             for row, (reason, digest, pixels) in zip(rows.tolist(), found, strict=True):
                 if pixels is not None and len(self._cache) < self._cache_places:
                     self._cache[row] = pixels
+                self._digests[row] = digest
                 yield reason, digest
+
+    def digests(self) -> list[bytes]:
+        """Return a hash of each row's content, or of its place, size and time where nobody has read it yet."""
+        return [self._digests.get(row) or _digest_unread(self._image(row)) for row in self._rows.tolist()]
 
     def fingerprint(self) -> bytes:
         """Return a hash of the image size and of every file's folder name, name and size; no pixel is read.
@@ -172,7 +190,29 @@ def take(inputs: Inputs, indices: Rows) -> Inputs:
     >>> take(torch.tensor([5, 6, 7]), torch.tensor([2, 0]))
     tensor([7, 5])
     """
-    return inputs.subset(indices) if isinstance(inputs, ImageFiles) else inputs[indices]
+    return inputs.subset(indices) if isinstance(inputs, Lazy) else inputs[indices]
+
+
+def read_ahead(inputs: Inputs, rows: Iterable[Rows], ahead: int = 2) -> Iterator[Tensor]:
+    """Yield the inputs at each of the rows; the next ones are read while the caller works on these.
+
+    >>> [batch.tolist() for batch in read_ahead(torch.tensor([5, 6, 7]), [[0], [2, 1]])]
+    [[5], [7, 6]]
+    """
+    if isinstance(inputs, Tensor):
+        yield from (inputs[some] for some in rows)
+        return
+    waiting: deque[Future[Tensor]] = deque()
+    reader = ThreadPoolExecutor(1)
+    try:
+        for some in rows:
+            waiting.append(reader.submit(inputs.__getitem__, some))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        reader.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
@@ -181,6 +221,17 @@ def _workers() -> Iterator[ThreadPoolExecutor]:
     with warnings.catch_warnings(), ThreadPoolExecutor(_WORKERS) as pool:
         warnings.simplefilter("ignore")
         yield pool
+
+
+def _digest_unread(image: Encoded) -> bytes:
+    if isinstance(image, bytes):
+        return hashlib.blake2b(image, digest_size=16).digest()
+    try:
+        found = os.stat(image)
+    except OSError as error:
+        raise _missing(image) from error
+    place = os.path.abspath(image).encode(errors="surrogateescape")
+    return hashlib.blake2b(b"%d %d " % (found.st_size, found.st_mtime_ns) + place, digest_size=16).digest()
 
 
 def _missing(path: str) -> UserError:

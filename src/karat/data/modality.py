@@ -55,6 +55,7 @@ def pictures_of(images: Tensor) -> list[Array]:
 IMAGES = Modality("images", 3, image_views, pictures_of, torch.channels_last)
 VECTORS = Modality("vectors", 1, vector_views, None, torch.contiguous_format)
 TEXTS = Modality("texts", 1, vector_views, None, torch.contiguous_format)  # vectors, as an encoder makes them
+FEATURES = Modality("features", 1, vector_views, None, torch.contiguous_format)  # of images, by a pretrained network
 MODALITIES = (IMAGES, VECTORS)  # by their shapes
 
 

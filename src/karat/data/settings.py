@@ -22,7 +22,10 @@ class DataSettings:
         trusted_per_class: how many examples of each class are drawn at random and trusted, where the data name no
             trusted ones; null: 10 of a benchmark, whose labels are right, and none of your own data.
         image_size: side of the square to which lazily read images are brought; null is the dataset's own.
-        download: fetch CIFAR through torchvision into path, or the encoder of texts.
+        download: fetch what is not on this machine: CIFAR through torchvision into path, the encoder of texts, the
+            weights of a pretrained network.
+        cache: folder in which the features of a pretrained network are kept for later runs; null is karat/features in
+            ~/.cache, or in the folder that the variable KARAT_CACHE names.
         validation_share: share of the noisy examples, with their noisy labels, held out to choose a checkpoint by.
         trusted: of your own data: more data of the same kind, all of whose labels you verified.
         test: of your own data: more data of the same kind, to measure the accuracy on.
@@ -46,6 +49,7 @@ class DataSettings:
     trusted_per_class: int | None = None
     image_size: int | None = None
     download: bool = False
+    cache: Path | None = None
     validation_share: float = 0.0
     trusted: Path | None = None
     test: Path | None = None
@@ -64,6 +68,17 @@ class DataSettings:
         if self.trusted_per_class is not None:
             return self.trusted_per_class
         return DRAWN_PER_CLASS if curated else 0
+
+
+@dataclass(frozen=True)
+class DataForNetwork(DataSettings):
+    """The same for a network that has a resolution of its own, to which photographs are brought where nobody says.
+
+    Attributes:
+        photographs: side of the square; small images of one common size stay as they are.
+    """
+
+    photographs: int | None = None
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 import hashlib
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from karat.data.corrections import check_corrections, corrected, read_corrections
 from karat.data.datasets import load_data
@@ -23,7 +24,7 @@ class NoisyTask:
 
     `noisy_rows` says where the noisy examples stand in the data that was loaded. `labels.true` is for reports alone; no
     method sees it. `validation` are noisy examples that nothing is learned from, where some are held out; their labels
-    are noisy too.
+    are noisy too. `origin` says where the inputs come from, where these are features of images.
     """
 
     dataset: Dataset
@@ -34,6 +35,12 @@ class NoisyTask:
     validation: Examples | None = None
     validation_rows: Tensor | None = None
     validation_labels: NoisyLabels | None = None
+    origin: "Origin | None" = None
+
+    @property
+    def seen(self) -> "NoisyTask":
+        """Return the task whose inputs a person sees and a model in use is given."""
+        return self if self.origin is None else self.origin.task
 
     def all_labels(self) -> tuple[Tensor, NoisyLabels]:
         """Return rows and labels of all noisy examples, those held out included, as a label file should have them."""
@@ -75,11 +82,27 @@ class NoisyTask:
 
         Image files count with their names and sizes in bytes: to read all pixels would take as long as an epoch.
         """
+        if self.origin is not None:
+            return self.origin.task.fingerprint()
         digest = hashlib.blake2b(digest_size=16)
         for part in (self.noisy.inputs, self.noisy.labels, self.trusted.inputs, self.trusted.labels):
             content = part.fingerprint() if isinstance(part, ImageFiles) else part.contiguous().numpy().tobytes()
             digest.update(content)
         return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where features come from: the task of the images, and the network that looked at them.
+
+    `model` is its name, `described` what makes it again, `views` those of an image whose features were averaged.
+    """
+
+    task: NoisyTask
+    network: nn.Module
+    model: str
+    described: dict[str, Any]
+    views: str
 
 
 def prepare_task(

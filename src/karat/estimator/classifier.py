@@ -27,12 +27,14 @@ from karat.estimator.inputs import (
     trusted_pair,
     validated,
 )
+from karat.inference.device import compute_device
 from karat.inference.evaluation import predict_probabilities
 from karat.models import build_model
 from karat.progress_bar import ProgressBar
 from karat.settings.config import Config, flat
 from karat.training.audit_record import audit_record
 from karat.training.fit import BarListener, fit
+from karat.training.frozen import featured, whole_model
 from karat.training.plan import default_batch_size
 from karat.training.trainer import Trainer
 from karat.training.unread import unread_settings
@@ -162,10 +164,15 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         dataset = from_memory(X, texts, mask.numpy(), classes=written, names=names, name="X")
         assert dataset.schema is not None
         self._schema = dataset.schema
-        trainer = self._trained(make_task(dataset), seed)
+        task = make_task(dataset)
+        config = self._config(task, seed)
+        task = featured(config, task, compute_device(self.device), show=bool(self.verbose))
+        trainer = self._trained(config, task)
         finished = trainer.finished_models("selected")["selected"]
         self._keep(audit(audit_record(trainer, finished), settings=trainer.config.audit), rows=len(y))
-        self.network_ = finished.model.cpu()  # only now: the audit reads the inputs where the trainer has them
+        self.network_ = whole_model(
+            task, finished.model
+        ).cpu()  # only now: the audit reads the inputs where the trainer has them
         self.n_iter_ = math.ceil(trainer.steps_done / trainer.steps_per_epoch)
         self.trusted_rows_ = mask.nonzero().flatten().numpy()
         for sentence in self.warnings_:
@@ -184,10 +191,10 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
 
-    def _trained(self, task: NoisyTask, seed: int) -> Trainer:
+    def _trained(self, config: Config, task: NoisyTask) -> Trainer:
         """Take all steps, from a random state of their own."""
         with torch.random.fork_rng():
-            trainer = Trainer(self._config(task, seed), task, build=self._build)
+            trainer = Trainer(config, task, build=self._build)
             alike = trainer.method.partners_begin_alike
             if isinstance(self.model, nn.Module) and trainer.method.partners and not alike:
                 raise UserError(
@@ -216,7 +223,7 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
             config = read_config(self.settings)
             unread = [name for name in names if name in _OF_RUNS]
             if unread:
-                warnings.warn(f"A fit does not read {', '.join(unread)}: leave it out.", UserWarning, stacklevel=4)
+                warnings.warn(f"A fit does not read {', '.join(unread)}: leave it out.", UserWarning, stacklevel=3)
         training = replace(config.training, device=self.device)
         if self.batch_size is not None:
             training = replace(training, batch_size=self.batch_size)
@@ -234,7 +241,7 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         model = self.model if isinstance(self.model, str) else type(self.model).__name__
         config = replace(config, method=self.method, model=model, seed=seed, optimizer=optimizer, training=training)
         for sentence in unread_settings(config, task.dataset):
-            warnings.warn(sentence, UserWarning, stacklevel=4)
+            warnings.warn(sentence, UserWarning, stacklevel=3)
         return config
 
     def _build(self, name: str, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from karat.algorithm.network import evaluation_mode
-from karat.data.images import Inputs
+from karat.data.images import Inputs, read_ahead
 from karat.errors import UserError
+
+MOST_NUMBERS = 512 * 3 * 64 * 64  # of the inputs of a batch
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ def evaluate(model: nn.Module, inputs: Inputs, labels: Tensor, batch_size: int =
     top1 = top5 = 0
     loss = 0.0
     smallest, largest = int(labels.min()), int(labels.max())
+    batch_size = _fitting(batch_size, inputs)
     with evaluation_mode(model):
         for batch, given in zip(_batches(model, inputs, batch_size), labels.split(batch_size), strict=True):
             logits = model(batch).float()
@@ -70,6 +73,7 @@ def predict_probabilities(
     >>> predict_probabilities(nn.Identity(), torch.zeros(1, 2))
     tensor([[0.5000, 0.5000]])
     """
+    batch_size = _fitting(batch_size, inputs)
     with evaluation_mode(model):
         parts = []
         for batch in _batches(model, inputs, batch_size):
@@ -136,6 +140,16 @@ def evaluate_probabilities(probabilities: Tensor, labels: Tensor, classes: Seque
 def _batches(model: nn.Module, inputs: Inputs, batch_size: int) -> Iterator[Tensor]:
     """Yield the inputs slice by slice, on the model's device; no inputs at all are one empty batch."""
     device = next((tensor.device for tensor in chain(model.parameters(), model.buffers())), None)
-    for start in range(0, max(len(inputs), 1), batch_size):
-        batch = inputs[start : start + batch_size]
+    rows = (slice(start, start + batch_size) for start in range(0, max(len(inputs), 1), batch_size))
+    for batch in read_ahead(inputs, rows):
         yield batch if device is None else batch.to(device)
+
+
+def _fitting(batch_size: int, inputs: Inputs) -> int:
+    """Return how many inputs go into a network at once: fewer large images, whose layers would fill the memory.
+
+    >>> _fitting(512, torch.zeros(1, 3, 32, 32)), _fitting(512, torch.zeros(1, 3, 224, 224))
+    (512, 41)
+    """
+    numbers = math.prod(inputs.shape[1:])
+    return max(1, min(batch_size, MOST_NUMBERS // max(1, numbers)))

@@ -26,6 +26,7 @@ from karat.methods.shared.ensemble import Ensemble
 from karat.methods.shared.forest import with_trees_of
 from karat.models import PRETRAINED, build_model
 from karat.models.average import WeightAverage
+from karat.models.pretrained import Pretrained, build_pretrained
 from karat.models.views import with_views
 
 FORMAT = "karat model 1"
@@ -42,6 +43,7 @@ class ModelDescription:
     input_shape: tuple[int, ...]
     schema: Schema | None
     views: str = "plain"
+    pretrained: Pretrained | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for schema.json."""
@@ -52,6 +54,7 @@ class ModelDescription:
             "networks": self.networks,
             "input_shape": list(self.input_shape),
             "views": self.views,
+            "pretrained": None if self.pretrained is None else self.pretrained.to_dict(),
             "schema": None if self.schema is None else self.schema.to_dict(),
         }
 
@@ -62,15 +65,19 @@ class ModelDescription:
         loaded = None if encoder is None else load_text_encoder(encoder, folder)
         schema = None if values["schema"] is None else Schema.from_dict(values["schema"], loaded)
         classes, shape = tuple(map(str, values["classes"])), tuple(map(int, values["input_shape"]))
-        return cls(classes, values["model"], values["networks"], shape, schema, values.get("views", "plain"))
+        pretrained = None if values.get("pretrained") is None else Pretrained.from_dict(values["pretrained"])
+        views = values.get("views", "plain")
+        return cls(classes, values["model"], values["networks"], shape, schema, views, pretrained)
 
     def build(self) -> nn.Module:
         """Build the network, with any weights."""
-        networks = [
-            with_views(build_model(self.model, self.input_shape, len(self.classes), fetch=False), self.views)
-            for _ in range(self.networks)
-        ]
+        networks = [with_views(self._network(), self.views) for _ in range(self.networks)]
         return networks[0] if len(networks) == 1 else Ensemble(*networks)
+
+    def _network(self) -> nn.Module:
+        if self.pretrained is not None:
+            return build_pretrained(self.pretrained, len(self.classes))
+        return build_model(self.model, self.input_shape, len(self.classes), fetch=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +134,8 @@ def load_model(run: str | Path, device: str = "auto") -> TrainedModel:
         with fitting(weights):
             module = with_trees_of(stored_tensors(weights), module, math.prod(described.input_shape))
         load_weights(weights, module)
+    elif checkpoint.exists() and described.pretrained is not None:
+        raise UserError(f"The run in {folder} is not finished: go on with karat train --run {folder} --resume.")
     elif checkpoint.exists():
         with fitting(checkpoint):
             trainer = load_checkpoint(checkpoint)["trainer"]

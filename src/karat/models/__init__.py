@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from torch import Tensor, nn
 
@@ -16,9 +17,19 @@ from karat.errors import UserError, suggestion
 from karat.models.densenet import DenseNet
 from karat.models.fast import SMALLEST_IMAGE, Fast, Whitening
 from karat.models.mlp import MLP
+from karat.models.pretrained import describe, is_pretrained, load_backbone
 from karat.models.resnet_v2 import ResNetV2
 from karat.models.small_resnet import SmallResNet
-from karat.models.timm_networks import PRETRAINED, SMALL_IMAGE, is_timm, near_timm_names, timm_network, weights_are_here
+from karat.models.timm_networks import (
+    ALIASES,
+    PRETRAINED,
+    SMALL_IMAGE,
+    PretrainedInput,
+    is_timm,
+    name_in_timm,
+    near_timm_names,
+    timm_network,
+)
 from karat.models.vgg import VGG
 from karat.models.wide_resnet import WideResNet
 
@@ -35,7 +46,6 @@ __all__ = [
     "SmallResNet",
     "WideResNet",
     "build_model",
-    "has_weights_here",
     "look_at_inputs",
     "parameter_count",
 ]
@@ -52,8 +62,6 @@ IMAGE_NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "vgg-DEPTH": lambda depth, shape, classes: VGG(depth, shape[0], classes, min(shape[1:])),
     "densenet-DEPTH": lambda depth, shape, classes: DenseNet(depth, shape[0], classes, min(shape[1:])),
 }
-# These come first: 50 is no depth of a ResNet v2.
-TIMM_NETWORKS = {"resnet-50": "resnet50", "inception-resnet-v2": "inception_resnet_v2"}
 EXAMPLES = {
     "fast-WIDTH": "fast-32",
     "wrn-DEPTH-WIDTH": "wrn-28-10",
@@ -63,12 +71,14 @@ EXAMPLES = {
 }
 
 
-def build_model(name: str, shape: tuple[int, ...], classes: int, *, fetch: bool = True) -> nn.Module:
+def build_model(
+    name: str, shape: tuple[int, ...], classes: int, *, fetch: bool = True, weights: Path | None = None
+) -> nn.Module:
     """Build the network of a name for data of a shape, `(channels, height, width)` or `(features,)`.
 
     `auto` is `fast` for images (`small` below 8 pixels) and `mlp` for vectors; `mlp` takes images too, flattened.
-    `timm:NAME`, or NAME alone, is a network of timm, and `+pretrained` behind it fetches its weights, unless
-    `fetch` is False because others are loaded into it anyway.
+    `timm:NAME`, or NAME alone, is a network of timm. With `+pretrained` behind it, it has the weights in timm's cache,
+    unless `fetch` is False because others are loaded into it anyway; or it has those of the file `weights`.
 
     >>> parameter_count(build_model("wrn-28-2", (3, 32, 32), classes=10))
     1467610
@@ -101,41 +111,41 @@ def build_model(name: str, shape: tuple[int, ...], classes: int, *, fetch: bool 
         return MLP(math.prod(shape), classes)
     if width := re.fullmatch("mlp-([1-9][0-9]{0,4})", name):
         return MLP(math.prod(shape), classes, int(width[1]))
-    build = _image_network(name, fetch)
+    pretrained = is_pretrained(name, weights)
+    build = _image_network(name, pretrained)
     if len(shape) == 1:
         raise UserError(
             f"Model '{name}' needs images, but the data are vectors of {shape[0]} features: choose 'mlp' or 'auto'."
         )
-    return build(shape, classes)
+    if not pretrained or not fetch:
+        return build(shape, classes)
+    network = build(shape, classes)
+    source, file = describe(name, weights)
+    assert isinstance(network, PretrainedInput)
+    load_backbone(network.network, file, source.architecture)
+    return network
 
 
-def has_weights_here(name: str) -> bool:
-    """Tell whether a network of timm has pretrained weights in the cache of this machine; nothing is fetched."""
-    in_timm = TIMM_NETWORKS.get(name, name.removeprefix("timm:"))
-    return is_timm(in_timm) and weights_are_here(in_timm)
-
-
-def _image_network(name: str, fetch: bool) -> Callable[[tuple[int, ...], int], nn.Module]:
+def _image_network(name: str, pretrained: bool) -> Callable[[tuple[int, ...], int], nn.Module]:
     """Look up the function of shape and classes that a name stands for; the error lists the legal names."""
     plain = name.removesuffix(PRETRAINED)
-    pretrained = plain != name
     for pattern, build in IMAGE_NETWORKS.items():
         match = re.fullmatch(re.sub("[A-Z]+", "([0-9]+)", pattern), plain)
-        if match is None or plain in TIMM_NETWORKS:
+        if match is None or plain in ALIASES:  # 50 is no depth of a ResNet v2
             continue
         if pretrained:
             raise UserError(f"Model '{plain}' has no pretrained weights: only the networks of timm have them.")
         return partial(build, *map(int, match.groups()))
-    in_timm = TIMM_NETWORKS.get(plain, plain.removeprefix("timm:"))
+    in_timm = name_in_timm(name)
     if is_timm(in_timm):
-        return partial(timm_network, in_timm, pretrained=pretrained, fetch=fetch)
+        return partial(timm_network, in_timm, pretrained=pretrained)
     own = [f"{pattern} (such as {EXAMPLES[pattern]})" if pattern in EXAMPLES else pattern for pattern in IMAGE_NETWORKS]
     near = ", ".join(near_timm_names(in_timm))
-    likely = ["auto", "mlp", "small", "fast", *EXAMPLES.values(), *TIMM_NETWORKS]
+    likely = ["auto", "mlp", "small", "fast", *EXAMPLES.values(), *ALIASES]
     raise UserError(
         f"Unknown model '{name}'.{suggestion(plain, likely)}"
         f"{f' timm has {near}.' if near else ''} "
-        f"Choose one of: {', '.join(['auto', LINEAR, 'mlp', 'mlp-WIDTH (such as mlp-512)', *own, *TIMM_NETWORKS])}, "
+        f"Choose one of: {', '.join(['auto', LINEAR, 'mlp', 'mlp-WIDTH (such as mlp-512)', *own, *ALIASES])}, "
         "or a network of timm (such as convnext_atto or timm:resnet18+pretrained)."
     )
 

@@ -10,7 +10,18 @@ from karat.errors import UserError
 
 PRETRAINED = "+pretrained"
 SMALL_IMAGE = 64  # pixels of the shorter side up to which a ResNet's stem keeps the size
+ALIASES = {"resnet-50": "resnet50", "inception-resnet-v2": "inception_resnet_v2"}  # the paper's, by timm's names
 SMALLEST = {"inception_resnet_v2": 75}  # its unpadded convolutions leave nothing of smaller images
+
+
+def name_in_timm(model: str) -> str:
+    """Return what timm calls a network.
+
+    >>> name_in_timm("timm:resnet18+pretrained"), name_in_timm("resnet-50")
+    ('resnet18', 'resnet50')
+    """
+    plain = model.removesuffix(PRETRAINED)
+    return ALIASES.get(plain, plain.removeprefix("timm:"))
 
 
 def is_timm(name: str) -> bool:
@@ -35,26 +46,12 @@ def near_timm_names(name: str) -> list[str]:
     return get_close_matches(name, timm.list_pretrained() if "." in name else timm.list_models())
 
 
-def weights_are_here(name: str) -> bool:
-    """Tell whether the pretrained weights of a network are in the cache of this machine; nothing is fetched."""
-    import timm
-    from huggingface_hub import try_to_load_from_cache
-
-    source = timm.get_pretrained_cfg(name)
-    if source is None or not source.hf_hub_id:
-        return False
-    files = ("model.safetensors", "pytorch_model.bin")
-    return any(isinstance(try_to_load_from_cache(source.hf_hub_id, file), str) for file in files)
-
-
-def timm_network(
-    name: str, shape: tuple[int, ...], classes: int, *, pretrained: bool = False, fetch: bool = True
-) -> nn.Module:
-    """Build a timm network for images of a shape, and try it on one image.
+def timm_network(name: str, shape: tuple[int, ...], classes: int, *, pretrained: bool = False) -> nn.Module:
+    """Build a timm network with random weights for images of a shape, and try it on one image.
 
     Up to 64 pixels, a ResNet that is trained from the start gets a stem that keeps the size; every other network is
-    taken as it is. Pretrained networks are wrapped by `PretrainedInput`, which takes grey images, too. Without `fetch`
-    they keep random weights, for others to be loaded into them.
+    taken as it is. Those that are to get pretrained weights are wrapped by `PretrainedInput`, which takes grey images,
+    too.
 
     >>> timm_network("test_vit", (1, 32, 32), classes=3)(torch.zeros(2, 1, 32, 32)).shape
     torch.Size([2, 3])
@@ -72,25 +69,16 @@ def timm_network(
             f"The pretrained '{name}' takes images of 1 or 3 channels, and these have {channels}: "
             f"train it from the start, without '{PRETRAINED}'."
         )
-    if pretrained and not _has_weights(name):
-        raise UserError(f"timm has no pretrained weights of '{name}': train it from the start, without '{PRETRAINED}'.")
     options = {"num_classes": classes, "in_chans": 3 if pretrained else channels}
     try:
-        network = _create(name, (height, width), options)
+        network = create_network(name, (height, width), options)
         if not pretrained:
             _keep_size_in_stem(network, min(height, width))
         _try_on_zeros(network, (options["in_chans"], height, width), classes)
     except Exception as error:  # timm's networks complain in many ways of a size that they cannot take
-        raise _does_not_fit(name, shape, _first_line(error)) from error
+        raise _does_not_fit(name, shape, first_line(error)) from error
     if not pretrained:
         return network
-    try:
-        network = _create(name, (height, width), {**options, "pretrained": fetch})
-    except Exception as error:  # of the network, the file system or the file's contents
-        raise UserError(
-            f"The pretrained weights of '{name}' cannot be fetched ({_first_line(error)}): connect to the internet "
-            f"for the first time, or train from the start, without '{PRETRAINED}'."
-        ) from error
     source: Any = network.pretrained_cfg
     return PretrainedInput(network, source["mean"], source["std"])
 
@@ -121,13 +109,7 @@ class PretrainedInput(nn.Module):
         return self.network(images * self.scale + self.shift)  # broadcasting repeats a grey channel
 
 
-def _has_weights(name: str) -> bool:
-    import timm
-
-    return timm.models.is_model_pretrained(name)
-
-
-def _create(name: str, size: tuple[int, int], options: dict[str, Any]) -> nn.Module:
+def create_network(name: str, size: tuple[int, int], options: dict[str, Any]) -> nn.Module:
     """Create a network, telling it the size of the images if it wants to know."""
     import timm
 
@@ -180,5 +162,6 @@ def _does_not_fit(name: str, shape: tuple[int, ...], reason: str) -> UserError:
     )
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says, or what it is called."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

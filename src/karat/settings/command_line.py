@@ -115,6 +115,8 @@ def _add_label_audit(commands: Any) -> None:
     suggest.add_argument("--count", type=int, default=50, help="How many rows.")
     suggest.add_argument("--run", type=Path | None, default=None, help="Folder for DATA (default: a new one in runs/).")
     suggest.add_argument("--seed", type=int, default=0, help="For DATA: of everything random.")
+    suggest.add_argument("--model", type=str, default="auto", help="For DATA of images: a pretrained network to look.")
+    suggest.add_argument("--weights", type=Path | None, default=None, help="For DATA: its file of weights.")
     suggest.add_class_arguments(DataSettings, "data", skip={"name"})
     commands.add_subcommand("suggest", suggest, help="Which rows to verify next, or first.")
 

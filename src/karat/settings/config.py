@@ -66,6 +66,8 @@ class TrainingSettings:
         average_decay: decay of the exponential average of the weights; 0 evaluates the raw weights.
         evaluate_every: epochs between two evaluations.
         checkpoint_every: steps between two checkpoints; null is one epoch, but 50 at least.
+        fine_tune: passes over the images in which method karat trains a pretrained network on its verdict, once the
+            head is fitted (docs/pretrained.md); 0 leaves the network as it is.
         device: "cpu", "cuda", or "auto": cuda where there is one.
         devices: processes that share the batches of a run, on each machine: one for each GPU, or for some cores. The
             result is that of one process, but for rounding (docs/scale.md).
@@ -86,6 +88,7 @@ class TrainingSettings:
     average_decay: float = 0.99
     evaluate_every: int = 1
     checkpoint_every: int | None = None
+    fine_tune: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     devices: int | None = None
     nodes: int = 1
@@ -95,7 +98,8 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         # Batches of one example have no BatchNorm statistics.
         lowest = {"epochs": 1, "steps": 1, "batch_size": 2, "trusted_batch_size": 2, "evaluate_every": 1}
-        for name, low in {**lowest, "checkpoint_every": 1, "threads": 1, "devices": 1, "nodes": 1, "pieces": 1}.items():
+        lowest |= {"checkpoint_every": 1, "threads": 1, "fine_tune": 0, "devices": 1, "nodes": 1, "pieces": 1}
+        for name, low in lowest.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, Integral):  # from Python: the command line has types
                 raise UserError(f"training.{name} is {value!r}: write a whole number.")
@@ -121,7 +125,10 @@ class Config:
             trusted_only or trusted_finetune; docs/methods.md says what each does.
         model: auto (chosen by data and machine), fast, fast-WIDTH, small, mlp, mlp-WIDTH, wrn-DEPTH-WIDTH (such as
             wrn-28-10), resnet-DEPTH (such as resnet-29), vgg-13, densenet-100, resnet-50, inception-resnet-v2, or
-            any network of timm by its name.
+            any network of timm by its name, with +pretrained behind it where its weights are in timm's cache;
+            hf-hub:OWNER/NAME for one of a hub.
+        weights: file with pretrained weights of a network of timm, which model names: safetensors or torch's format
+            (docs/pretrained.md).
         seed: of everything random: split, noise, initial weights, order, augmentation.
         data: which examples.
         noise: which label noise to add.
@@ -134,6 +141,7 @@ class Config:
 
     method: str = "karat"
     model: str = "auto"
+    weights: Path | None = None
     seed: int = 0
     data: DataSettings = field(default_factory=DataSettings)
     noise: NoiseSettings = field(default_factory=NoiseSettings)

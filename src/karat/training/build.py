@@ -16,7 +16,7 @@ from karat.errors import UserError
 from karat.files.memory_need import free_memory
 from karat.methods.method import Task, Tell
 from karat.methods.step import Learner
-from karat.models import build_model, look_at_inputs
+from karat.models import LINEAR, build_model, look_at_inputs
 from karat.models.views import with_views
 from karat.settings.config import Config
 from karat.training.optimizers import make_optimizer
@@ -30,10 +30,15 @@ Build = Callable[[str, tuple[int, ...], int], nn.Module]  # name, shape and clas
 
 def new_module(config: Config, task: NoisyTask, device: torch.device, build: Build = build_model) -> nn.Module:
     """Build the network with new random weights, on the device; layers that are read off inputs see noisy ones."""
-    shape = tuple(task.noisy.inputs.shape[1:])
+    shape, classes = tuple(task.noisy.inputs.shape[1:]), len(task.dataset.classes)
+    if task.dataset.featured:  # the network that made the features stays as it is
+        return build_model(LINEAR, shape, classes).to(device)
     if build is build_model:
-        refuse_huge(config.model, shape, len(task.dataset.classes))
-    module = build(config.model, shape, len(task.dataset.classes))
+        refuse_huge(config.model, shape, classes)
+    if config.weights is None:
+        module = build(config.model, shape, classes)
+    else:
+        module = build_model(config.model, shape, classes, weights=config.weights)
     look_at_inputs(module, lambda: task.noisy.inputs[evenly_spaced(len(task.noisy), SHOWN)])
     module = with_views(module, views_of(config, task))
     return module.to(memory_format=task.dataset.modality.memory_format).to(device)

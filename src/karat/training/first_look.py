@@ -29,7 +29,7 @@ from karat.methods.karat.verdict import Verdict
 from karat.report.run_report import task_report
 from karat.settings.config import Config, config_as_dict
 from karat.settings.read import read_run_config
-from karat.training.run import task_of
+from karat.training.run import featured_task
 from karat.training.trainer import Trainer
 
 logger = logging.getLogger("karat")
@@ -40,7 +40,7 @@ LOOKED_AT = 5_000  # noisy rows, one class as often as another: a look takes sec
 def suggest_next(folder: Path, count: int) -> tuple[Path, pd.DataFrame]:
     """Write suggestions.csv of a run, and its review page with these rows first; return the former."""
     try:
-        task = task_of(read_run_config(folder))
+        task = featured_task(read_run_config(folder))
     except (UserError, OSError) as error:
         logger.warning("Rows are chosen without a look at the data, and report.html stays as it was: %s", error)
         return suggest_rows(folder, count)
@@ -49,7 +49,7 @@ def suggest_next(folder: Path, count: int) -> tuple[Path, pd.DataFrame]:
 
 def suggest_first(config: Config, folder: Path, count: int) -> tuple[Path, pd.DataFrame]:
     """Look at data that were never trained on; write what a run would, but for its model, and the rows to verify."""
-    task = task_of(config)
+    task = featured_task(config)
     rows = _some(task.noisy.labels, len(task.dataset.classes))
     record = _record(task, rows, first_verdict(task, rows, config))
     write_text(folder / "config.yaml", yaml.safe_dump(config_as_dict(config), sort_keys=False))
@@ -93,7 +93,7 @@ def _suggested(folder: Path, count: int, task: NoisyTask) -> tuple[Path, pd.Data
         return Looks(rows, _features(task.noisy.subset(places), task))
 
     found = suggest_rows(folder, count, look)
-    task_report(task, folder)
+    task_report(task.seen, folder)
     return found
 
 

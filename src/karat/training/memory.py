@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from karat.data.images import CACHE_BYTES
+from karat.data.images import CACHE_BYTES, ImageFiles
 from karat.files.memory_need import free_memory
 from karat.methods.karat.constants import CONSTANTS
 from karat.models import PRETRAINED, build_model
@@ -34,7 +34,7 @@ def needed_memory(trainer: Trainer) -> int:
     """Return roughly how many bytes a run takes beside what is loaded already: docs/reliability.md compares."""
     config, task = trainer.config, trainer.task
     shape, rows = tuple(task.noisy.inputs.shape[1:]), len(task.noisy)
-    outputs = numbers_of_layers(config.model, shape, trainer.classes)
+    outputs = 0 if task.origin is not None else numbers_of_layers(config.model, shape, trainer.classes)
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     images_a_step = trainer.batch_size * COSTS.get(config.method, 1.0)
     needed = OF_PROGRAM + FLOAT * (PASSES * int(images_a_step * outputs) + COPIES * parameters)
@@ -43,7 +43,7 @@ def needed_memory(trainer: Trainer) -> int:
         width = CONSTANTS.appearance.directions if len(shape) > 1 else min(CONSTANTS.appearance.directions, *shape)
         logits = min(judge.most_numbers, rows * trainer.classes * judge.folds * len(judge.strengths))
         needed += FLOAT * (LOGIT_COPIES * logits + FEATURE_COPIES * width * rows)
-    if not isinstance(task.noisy.inputs, Tensor):  # decoded images are kept until the cache is full
+    if isinstance(task.noisy.inputs, ImageFiles):  # decoded images are kept until the cache is full
         needed += min(CACHE_BYTES, rows * torch.Size(shape).numel())
     return needed
 

@@ -34,6 +34,8 @@ class Usual(NamedTuple):
 
 
 USUAL = {"muon": Usual(momentum=0.6, weight_decay=0.1)}
+# Of a pretrained network that is fine-tuned: rates at which networks begin from nothing would undo what it knows.
+PRETRAINED_USUAL: dict[str, Any] = {"name": "adamw", "rate": 1e-4, "weight_decay": 0.01}
 # Of muon, times the rate: BatchNorm's shifts and other vectors, and the last layer. Neither decays. Shifts at 50 learn
 # as much (CIFAR-10, 10,000 images, true labels: 79.5 and 79.6), and nothing in method karat on 34 small images.
 MUON_OPTIONS = {"bias_rate": 10.0, "head_rate": 10.0}
@@ -69,6 +71,16 @@ def settled(settings: OptimizerSettings, model: str) -> OptimizerSettings:
         momentum=usual.momentum if settings.momentum is None else settings.momentum,
         weight_decay=usual.weight_decay if settings.weight_decay is None else settings.weight_decay,
     )
+
+
+def settled_for_pretrained(settings: OptimizerSettings) -> OptimizerSettings:
+    """Return the settings with everything that was left open, for a network that has learned before.
+
+    >>> settled_for_pretrained(OptimizerSettings()).rate, settled_for_pretrained(OptimizerSettings(rate=0.01)).name
+    (0.0001, 'adamw')
+    """
+    usual = {name: value for name, value in PRETRAINED_USUAL.items() if getattr(settings, name) in (None, "auto")}
+    return settled(replace(settings, **usual), "")
 
 
 def make_optimizer(module: nn.Module, settings: OptimizerSettings) -> torch.optim.Optimizer:

@@ -24,9 +24,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from karat.data.modality import modality_of
 from karat.data.task import NoisyTask
 from karat.errors import UserError
-from karat.models import LINEAR, PRETRAINED, SMALL_IMAGE, SMALLEST_IMAGE, build_model, has_weights_here
+from karat.models import LINEAR, PRETRAINED, SMALL_IMAGE, SMALLEST_IMAGE, build_model
 from karat.settings.config import Config, OptimizerSettings
-from karat.training.optimizers import make_optimizer, settled
+from karat.training.optimizers import make_optimizer, settled, settled_for_pretrained
 
 EPOCHS = 60  # where nothing speaks against it; the README's results on digits have it
 # More do not help small sets. Wine, 60% symmetric noise, 10 trusted a class, seeds 0 to 2: 98.1, 94.4, 94.4 after 100
@@ -48,6 +48,12 @@ TINY_IMAGE = 16
 FITTING = "karat"  # the method that can fit a linear classifier
 _FITTED = ("model", "training.epochs", "training.batch_size")
 FITTED_AT_ONCE = 5_000  # rows whose findings are entered at once where nothing is trained
+
+
+WITHOUT_WEIGHTS = (
+    "No pretrained network is on this machine: with photographs or coloured images one is quicker and better, such as "
+    f"--model timm:resnet50{PRETRAINED} --data.download true, or --weights FILE (docs/pretrained.md)."
+)
 
 
 @dataclass(frozen=True)
@@ -79,12 +85,13 @@ def plan(
     minutes: float | None = None,
     method: str = "ieg",
     measure: Callable[[str, int], float] | None = None,
+    encoder: str | None = None,
 ) -> Plan:
     """Settle what is not given for `rows` noisy examples of this shape.
 
     `measure` returns how long a step of plain training of a network takes with batches of a size; it is called where
     `minutes` are given. Method karat fits a linear classifier of texts and of vectors to its verdict: then nothing is
-    trained.
+    trained. `encoder` is the pretrained network that made the vectors of images.
 
     >>> digits = plan((1, 12, 12), rows=1_200, classes=10)
     >>> digits.model, digits.epochs, digits.batch_size, digits.steps
@@ -95,6 +102,10 @@ def plan(
     if rows < 2:
         raise UserError(f"There is {rows} noisy example, too few for a batch: give at least 2, better hundreds.")
     unasked = model == "auto" and method == FITTING and len(shape) == 1
+    if encoder is not None:
+        size = min(FITTED_AT_ONCE, rows)
+        why = f"Network: {encoder}, pretrained; a linear head is fitted to the verdict on its {shape[0]:,} features."
+        return Plan(encoder, 1, size, math.ceil(rows / size), _FITTED[not unasked :], (why,))
     if unasked or is_fitted(method, model):
         size = min(FITTED_AT_ONCE, rows)
         why = (
@@ -123,10 +134,6 @@ def plan(
         if minutes is not None and model.startswith("fast"):
             model, why = choose_width(60 * OF_STEPS * minutes, epochs, seconds_of)
         reasons.append(f"Network: {model}, {why}; --model NAME takes another (docs/networks.md).")
-        if max(shape[1:], default=0) > SMALL_IMAGE and has_weights_here(model):
-            reasons.append(
-                f"Pretrained weights of {model} are on this machine: --model {model}{PRETRAINED} starts from them."
-            )
     if not given["training.epochs"]:
         epochs, why = choose_epochs(
             batches, seconds_of(model), MINUTES[device] if minutes is None else minutes, asked=minutes is not None
@@ -134,6 +141,8 @@ def plan(
         reasons.append(
             f"Length: {epochs} epochs of {batches:,} batches of {batch_size}, {why}; --training.epochs N changes it."
         )
+    if not given["model"] and method == FITTING and shape[0] == 3 and max(shape[1:], default=0) > TINY_IMAGE:
+        reasons.append(WITHOUT_WEIGHTS)
     chosen = tuple(name for name, was_given in given.items() if not was_given)
     return Plan(model, epochs, batch_size, steps or (epochs or 0) * batches, chosen, tuple(reasons))
 
@@ -163,12 +172,14 @@ def resolved(config: Config, task: NoisyTask, device: str, processes: int = 1) -
         minutes=training.minutes,
         method=config.method,
         measure=lambda model, batch: measured_seconds(shape, classes, device, model, max(2, batch // processes)),
+        encoder=None if task.origin is None else task.origin.model,
     )
-    if is_fitted(config.method, found.model):
+    if is_fitted(config.method, found.model) or task.origin is not None:
         # What was fitted is kept as it is: no average over steps.
         training = replace(training, steps=None, batch_size=found.batch_size, average_decay=0.0)
     batch_size = training.batch_size or found.batch_size  # a given one stays as it was written
-    optimizer = settled(config.optimizer, found.model)
+    known = task.origin is not None
+    optimizer = settled_for_pretrained(config.optimizer) if known else settled(config.optimizer, found.model)
     chosen = [
         f"optimizer.{name}"
         for name in ("name", "rate", "momentum", "weight_decay")

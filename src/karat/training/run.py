@@ -28,13 +28,17 @@ from karat.files.safe_csv import write_safe_csv
 from karat.inference.device import compute_device, make_deterministic
 from karat.inference.evaluation import Accuracy, evaluate
 from karat.inference.model import load_model
+from karat.methods.method import Finished
+from karat.models.pretrained import PretrainedClassifier
 from karat.progress_bar import ProgressBar
 from karat.report.run_report import report_after_training
 from karat.settings.config import Config, flat
 from karat.settings.read import read_config, read_run_config
 from karat.training.audit_record import audit_record
 from karat.training.environment import versions
+from karat.training.fine_tune import fine_tuned
 from karat.training.fit import BarListener, fit
+from karat.training.frozen import check_weights, data_of, featured, whole_model
 from karat.training.launch import Work, launch
 from karat.training.memory import memory_warning
 from karat.training.plan import is_fitted, with_chosen
@@ -113,7 +117,13 @@ class RunListener(BarListener):
 def task_of(config: Config) -> NoisyTask:
     """Prepare the examples that a config names."""
     labeller = semantic_labeller(config.noise, config.seed, config.training.device)
-    return prepare_task(config.data, config.noise, config.seed, labeller)
+    return prepare_task(data_of(config), config.noise, config.seed, labeller)
+
+
+def featured_task(config: Config, show: bool = True) -> NoisyTask:
+    """Prepare the examples that a config names, as features where a pretrained network is asked for them."""
+    check_weights(config)
+    return featured(config, task_of(config), compute_device(config.training.device), show)
 
 
 def train(
@@ -195,7 +205,7 @@ def _help(config: Config, ranks: Ranks) -> None:
     _set_up_torch(config)
     config = ranks.from_first(lambda: config)
     ranks.from_first(lambda: None)
-    trainer = Trainer(config, task_of(config), ranks=ranks)
+    trainer = Trainer(config, featured_task(config, show=False), ranks=ranks)  # the first one has kept the features
     _check_same_data(trainer, ranks)
     while not _steps_taken_together(trainer, ranks):
         pass
@@ -236,7 +246,7 @@ def _check_same_data(trainer: Trainer, ranks: Ranks) -> None:
 def _task_in(folder: Path, config: Config) -> NoisyTask:
     """Prepare the examples; list in the folder the images that cannot be read."""
     try:
-        return task_of(config)
+        return featured_task(config)
     except BadImages as error:
         listed = folder / "bad_images.csv"
         write_safe_csv(pd.DataFrame(error.images, columns=["name", "reason"]), listed)
@@ -287,7 +297,8 @@ def _train(
     trainer = Trainer(config, task, scratch=folder, ranks=ranks)
     if ranks is not None:
         _check_same_data(trainer, ranks)
-    unread = unread_settings(config, trainer.task.dataset, is_fitted(config.method, trainer.plan.model))
+    fitted = is_fitted(config.method, trainer.plan.model) or trainer.task.dataset.featured
+    unread = unread_settings(config, trainer.task.dataset, fitted)
     _warn_of_drawn_trust(trainer)
     state = read_state(folder, trainer.config, trainer.task) if resume else None
     if state is not None:
@@ -315,10 +326,33 @@ def _train(
         trusted=evaluate(selected.model, trusted.inputs, trusted.labels) if len(trusted) else None,
     )
     record = audit_record(trainer, selected)
-    finish_folder(folder, selected.model, record, asdict(result), trainer.device, trainer.config.audit)
+    model = whole_model(trainer.task, selected.model)
+    if trainer.task.origin is not None and config.training.fine_tune:
+        model, result = _fine_tuned(trainer, selected, result, seconds)
+    finish_folder(folder, model, record, asdict(result), trainer.device, trainer.config.audit)
     if report:
-        report_after_training(trainer.task, folder)
+        report_after_training(trainer.task.seen, folder)
     return result
+
+
+def _fine_tuned(
+    trainer: Trainer, fitted: Finished, result: RunResult, seconds: Callable[[], float]
+) -> tuple[nn.Module, RunResult]:
+    """Train the pretrained network on the verdict; return it, and what is known of it."""
+    task, judgement = trainer.task, fitted.judgement
+    assert judgement is not None
+
+    def change(network: PretrainedClassifier) -> PretrainedClassifier:
+        return fine_tuned(network, task, judgement.posterior, trainer.config, trainer.device)
+
+    model = whole_model(task, fitted.model, change)
+    trusted, measured = task.seen.trusted, _accuracies({"selected": model}, task.seen)
+    return model, replace(
+        result,
+        selected=measured.get("selected"),
+        trusted=evaluate(model, trusted.inputs, trusted.labels) if len(trusted) else None,
+        seconds=seconds(),
+    )
 
 
 def _fit_in(folder: Path, trainer: Trainer, state: dict[str, Any] | None, console: Console) -> Callable[[], float]:
@@ -415,7 +449,7 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
             "were not trained on."
         )
     if not (folder / "results.json").exists():
-        trainer = Trainer(config, task)
+        trainer = Trainer(config, task := featured_task(config))
         with fitting(folder / CHECKPOINT, "start a new run"):
             trainer.load_state_dict(with_ledger(folder, state)["trainer"])
         return _accuracies(trainer.models(), task)

@@ -48,6 +48,8 @@ from karat.files.safe_csv import write_safe_csv
 from karat.files.weights import save_weights
 from karat.inference.model import ModelDescription
 from karat.methods.shared.ensemble import Ensemble
+from karat.models import PRETRAINED
+from karat.models.pretrained import Pretrained
 from karat.settings.config import Config, config_as_dict, flat
 from karat.training.build import views_of
 from karat.training.environment import environment, peak_memory
@@ -140,14 +142,17 @@ def start_folder(folder: Path, trainer: Trainer, resumed: bool = False) -> None:
 
 def description(trainer: Trainer) -> ModelDescription:
     """Return what the run's model needs to be built again and to read new data."""
-    dataset = trainer.task.dataset
+    config, task, origin = trainer.config, trainer.task.seen, trainer.task.origin
+    # Weights of a file change the network around them as `+pretrained` does: it gets their scale.
+    name = config.model if config.weights is None else f"{config.model}{PRETRAINED}"
     return ModelDescription(
-        dataset.classes,
-        trainer.config.model,
+        task.dataset.classes,
+        name,
         len(trainer.model.members) if isinstance(trainer.model, Ensemble) else 1,
-        tuple(trainer.task.noisy.inputs.shape[1:]),
-        dataset.schema,
-        views_of(trainer.config, trainer.task),
+        tuple(task.noisy.inputs.shape[1:]),
+        task.dataset.schema,
+        views_of(config, task),
+        None if origin is None else Pretrained.from_dict(origin.described),
     )
 
 

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from karat.data.datasets import DOWNLOADABLE
 from karat.data.examples import Dataset
-from karat.data.modality import IMAGES, TEXTS
+from karat.data.modality import FEATURES, IMAGES, TEXTS
 from karat.methods.settings import MethodSettings
+from karat.models.pretrained import is_pretrained
 from karat.settings.config import Config, flat
 from karat.settings.presets import PRESETS
 from karat.training.optimizers import OPTIMIZERS, arguments_of
@@ -23,6 +24,7 @@ _OF_IMAGES = (
 _OF_VECTORS = ("data.missing", "augmentation.feature_dropout", "augmentation.feature_noise")
 _OF_TEXTS = ("data.download", "data.encoder")
 _OF_TRAINING = ("training.epochs", "training.steps", "training.batch_size", "training.average_decay", "optimizer.")
+_OF_VIEWS = ("augmentation.policy", "augmentation.magnitude", "augmentation.crop", "augmentation.cutout")
 _WEBVISION = ("webvision", "webvision_mini")  # they draw their trusted images from ImageNet while they are loaded
 
 
@@ -39,7 +41,7 @@ def rules(config: Config, dataset: Dataset, fitted: bool) -> tuple[Rule, ...]:
     method, optimizer, training = config.method, config.optimizer.name, config.training
     methods = [settings.name for settings in fields(MethodSettings)]
     with_momentum = [name for name in OPTIMIZERS if "momentum" in arguments_of(name)]
-    images = dataset.modality is IMAGES
+    images, pretrained = dataset.modality in (IMAGES, FEATURES), is_pretrained(config.model, config.weights)
     read_by_texts = ("data.on_bad_image",) if dataset.modality is TEXTS else ()
     named = dataset.trusted is not None and dataset.name not in _WEBVISION
     return (
@@ -50,7 +52,7 @@ def rules(config: Config, dataset: Dataset, fitted: bool) -> tuple[Rule, ...]:
         ),
         Rule(
             "Method karat on vectors",
-            ("methods.karat.rounds",) if method == "karat" and not images else (),
+            ("methods.karat.rounds",) if method == "karat" and (dataset.featured or not images) else (),
             "their labels are judged once",
         ),
         Rule(
@@ -75,10 +77,19 @@ def rules(config: Config, dataset: Dataset, fitted: bool) -> tuple[Rule, ...]:
         ),
         Rule(
             f"A dataset of {dataset.modality.name}",
-            () if dataset.modality is TEXTS else _OF_TEXTS[dataset.name in DOWNLOADABLE :],
+            () if dataset.modality is TEXTS else _OF_TEXTS[pretrained or dataset.name in DOWNLOADABLE :],
             "one of texts does",
         ),
-        Rule("A run that trains no network", _OF_TRAINING if fitted else (), "--model mlp trains one"),
+        Rule(
+            "A run that trains no network",
+            _unread_by_fitted(dataset, training.fine_tune) if fitted else (),
+            "--training.fine_tune 5 trains it" if dataset.featured else "--model mlp trains one",
+        ),
+        Rule(
+            "A run without the features of a pretrained network",
+            () if dataset.featured else ("data.cache", "training.fine_tune"),
+            "method karat with --model timm:NAME and --weights FILE has them",
+        ),
         Rule("A dataset of images", _OF_VECTORS if images else (), "one of vectors does"),
         Rule(
             "A dataset that names its trusted examples",
@@ -86,6 +97,13 @@ def rules(config: Config, dataset: Dataset, fitted: bool) -> tuple[Rule, ...]:
             "one whose trusted examples are drawn does",
         ),
     )
+
+
+def _unread_by_fitted(dataset: Dataset, fine_tune: int) -> tuple[str, ...]:
+    """Return what a run reads only where it trains a network."""
+    if not dataset.featured:
+        return _OF_TRAINING
+    return _OF_TRAINING[:-1] if fine_tune else (*_OF_TRAINING, *_OF_VIEWS)
 
 
 def unread_settings(config: Config, dataset: Dataset, fitted: bool = False) -> list[str]:

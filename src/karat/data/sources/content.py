@@ -18,7 +18,7 @@ from karat.data.images import ImageFiles, Inputs
 from karat.data.readers import Array
 from karat.data.remedies import Remedies
 from karat.data.schema import Schema, array_schema
-from karat.data.settings import DataSettings
+from karat.data.settings import DataForNetwork, DataSettings
 from karat.data.sources.image_check import check_images
 from karat.data.sources.image_shapes import choose_shape
 from karat.data.sources.problems import Problems, counted
@@ -91,7 +91,8 @@ class EncodedImages:
         """Choose the size and the channels that all images are brought to."""
         if len(self) > _QUICKLY_CHECKED:
             problems.stop()
-        return Schema(choose_shape(self.images, data.image_size, problems.notes))
+        network = data.photographs if isinstance(data, DataForNetwork) else None
+        return Schema(choose_shape(self.images, data.image_size, problems.notes, network))
 
     def look(self, schema: Schema) -> Looked:
         """Decode all images once."""

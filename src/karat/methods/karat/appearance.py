@@ -190,4 +190,5 @@ DESCRIPTIONS = {
     "images": Description(_shrunk, _patch_responses),
     "vectors": Description(lambda vectors, constants: vectors, _standardised),
     "texts": Description(lambda vectors, constants: vectors, _centred),
+    "features": Description(lambda vectors, constants: vectors, _standardised),
 }

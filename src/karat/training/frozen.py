@@ -49,10 +49,9 @@ Change = Callable[[PretrainedClassifier], PretrainedClassifier]
 
 FORMAT = "karat features 1"  # changes where the same images become other features
 AT_ONCE = 32  # images of 224 pixels: a block that is computed, written and not lost
-# What `auto` takes where their weights are in timm's cache, the first of them: each computes 5 or more photographs a
-# second of one core.
+# What `auto` takes where their weights are in timm's cache, the first of them. The order is a guess: of these only
+# tf_efficientnet_lite0 was measured.
 USUAL = ("convnext_tiny", "resnet50", "efficientnet_b0", "mobilenetv3_large_100", "tf_efficientnet_lite0", "resnet18")
-LIKELY = "resnet50"  # what a sentence tells people to fetch
 
 
 def is_featured(config: Config) -> bool:

@@ -51,7 +51,7 @@ FITTED_AT_ONCE = 5_000  # rows whose findings are entered at once where nothing 
 
 
 WITHOUT_WEIGHTS = (
-    "No pretrained network is on this machine: with photographs or coloured images one is quicker and better, such as "
+    "No pretrained network is on this machine: with one, labels are judged by its features, and nothing is trained: "
     f"--model timm:resnet50{PRETRAINED} --data.download true, or --weights FILE (docs/pretrained.md)."
 )
 

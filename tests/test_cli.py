@@ -193,7 +193,7 @@ def _without_time(folder):
         (["--data.trusted_per_class", "500"], "too few for 500 trusted"),
         (["--data.trusted_per_class", "-1"], "ask for 0, which is none, or more"),
         (
-            ["--data.trusted_per_class", "0"],
+            ["--method", "ieg", "--data.name", "wine", "--data.trusted_per_class", "0"],
             "Method ieg needs trusted examples of every class, and 3 of 3 classes have",
         ),
         (["--methods.ieg.views", "1"], "methods.ieg.views is 1: pseudo labels need 2 views or more"),

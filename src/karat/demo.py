@@ -15,6 +15,7 @@ from karat.files.atomic import replacing
 from karat.files.metrics_log import read_metrics
 from karat.files.safe_csv import read_safe_csv
 from karat.report.plots import accuracy_curves, coefficient_curves, save_figure, suspicious_gallery
+from karat.report.review import varied
 from karat.settings.config import Config, NoiseSettings, TrainingSettings
 from karat.training.run import RunResult, task_of, train_run
 from karat.training.run_folder import check_folder
@@ -95,7 +96,7 @@ def _finished_run(config: Config, folder: Path) -> RunResult:
 def _label_issues_sentence(folder: Path, task: NoisyTask) -> str:
     """Draw the most suspicious labels and say how well they were found; the demo knows the truth."""
     issues = read_safe_csv(folder / "label_issues.csv")
-    top = issues.head(40)
+    top = varied(issues, 40)
     images = (task.dataset.train.inputs[top["index"].tolist(), 0] + 1) / 2
     gallery = suspicious_gallery(list(images.numpy()), list(top["given_label"]), list(top["predicted_label"]))
     save_figure(gallery, folder / "suspicious")

@@ -21,7 +21,7 @@ from karat.files.safe_csv import read_safe_csv
 from karat.report import REVIEW_ROWS, charts, sections, summary
 from karat.report.pictures import FeatureRows, Thumbnail, data_address
 from karat.report.plots import COLOURS
-from karat.report.review import review_table, script_safe, write_review
+from karat.report.review import review_table, script_safe, varied, write_review
 from karat.report.run_files import NUMBERS, RunFiles, read_run
 
 GALLERY = 24
@@ -116,7 +116,7 @@ def _write_page(path: Path, page: str) -> Path:
 
 def _gallery(issues: pd.DataFrame, thumbnail: Thumbnail | None, features: FeatureRows | None) -> list[dict[str, Any]]:
     """Return the most suspicious examples with their pictures inside the page."""
-    top = issues[issues["is_label_issue"]].head(GALLERY)
+    top = varied(issues[issues["is_label_issue"]], GALLERY)
     rows = top["index"].tolist()
     pictures = [data_address(image) for image in thumbnail(rows)] if thumbnail is not None and rows else None
     texts = features is not None and features.texts

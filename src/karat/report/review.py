@@ -28,6 +28,21 @@ def review_table(issues: pd.DataFrame, limit: int, first: Sequence[int] = ()) ->
     return pd.concat([suggested, issues[doubtful]]).head(limit)
 
 
+def varied(issues: pd.DataFrame, count: int) -> pd.DataFrame:
+    """Return the first rows, but no given label among them more than twice as often as in an even mixture.
+
+    Where many labels are surely wrong, their order says little, and all of the first ones may have the same label.
+
+    >>> varied(pd.DataFrame({"given_label": list("aaaaab")}), 2).index.tolist()
+    [0, 1]
+    >>> varied(pd.DataFrame({"given_label": list("aaaaabcd")}), 4).index.tolist()
+    [0, 1, 5, 6]
+    """
+    most = -(-2 * count // max(1, issues["given_label"].nunique()))
+    later = issues.groupby("given_label").cumcount() >= most
+    return pd.concat([issues[~later], issues[later]]).head(count)
+
+
 def script_safe(values: Any) -> str:
     """Write JSON that no HTML parser can take for markup; it is JavaScript, too.
 

@@ -85,7 +85,7 @@ def _check_demo_folder(folder: Path, resume: bool) -> None:
 
 def demo_config(run: DemoRun, seed: int) -> Config:
     """Return the config of one row: everything by default but data, noise and the short budget."""
-    return Config(method=run.method, model="small", seed=seed, noise=run.noise, training=TRAINING)
+    return Config(method=run.method, seed=seed, noise=run.noise, training=TRAINING)
 
 
 def _finished_run(config: Config, folder: Path) -> RunResult:

@@ -34,9 +34,10 @@ class Changes:
     def __str__(self) -> str:
         claimed = f", {self.claimed_errors:.1%} of them wrong by its own probabilities" if self.changed else ""
         caution = "" if self.promised else "; no promise, since they come from predictions that learned these labels"
+        more = ", and a higher audit.error_rate changes more" if self.review and not self.changed else ""
         return (
             f"{self.changed:,} labels changed{claimed} (at most {self.error_rate:.1%} asked for{caution}); "
-            f"{self.review:,} label issues are left for review"
+            f"{self.review:,} label issues are left for review{more}"
         )
 
 

@@ -46,6 +46,7 @@ from karat.noise_matrix import (
 
 TINY = 1e-9
 MOST_PLANTED = 20_000_000  # numbers, where trusted examples are planted under every label
+MOSTLY = 0.6  # of a class's labels: 40% that become one other are found as up to half
 NOBODY = 1.0  # the floor with which no judge is heard, and p is the shares of the classes
 
 
@@ -323,7 +324,7 @@ def _weighed(
     noisy_logits, count = said.noisy[:, sample], _noisy_count(labels, constants)
     # Each number that T is free to choose makes labels likelier by chance, by half a nat. Where no trusted label can
     # tell the hypotheses apart, none is ruled out.
-    spurious = constants.free_prior * (classes * (classes - 1) - 1) * count / len(labels.given)
+    spurious = constants.free_prior * (classes * (classes - 1) - 1)
     against_full = constants.full_prior * (classes + 2) + spurious if len(trusted) else 1.0
     found = []
     mixtures = _mixtures(len(said.noisy))
@@ -411,12 +412,12 @@ def _blur(transition: Tensor, shares: Tensor) -> float:
 
 
 def _is_swapped(transition: Tensor) -> bool:
-    """Return whether a class is labelled as some one other rather than as itself.
+    """Return whether clearly more than half of a class is labelled as some one other.
 
-    >>> _is_swapped(torch.tensor([[0.4, 0.6], [0.1, 0.9]]))
+    >>> _is_swapped(torch.tensor([[0.3, 0.7], [0.1, 0.9]]))
     True
     """
-    return bool((transition > transition.diagonal()[:, None]).any())
+    return bool((transition - 2 * transition.diagonal().diag() > MOSTLY).any())
 
 
 def _mixtures(judges: int) -> list[Tensor]:

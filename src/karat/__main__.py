@@ -1,7 +1,5 @@
 """`python -m karat` is `karat`."""
 
-import sys
+from karat.cli import leave, main
 
-from karat.cli import main
-
-sys.exit(main())
+leave(main())

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from karat.cli import ended
+from karat.cli import ended, leave
 
 
 def take_part(path: str) -> int:
@@ -20,4 +20,4 @@ def take_part(path: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(take_part(sys.argv[1]))
+    leave(take_part(sys.argv[1]))

@@ -231,3 +231,13 @@ def test_changes_are_on_the_safe_side_of_what_few_trusted_labels_allow():
         noisy[trusted] = False
         powers.append(judged(inputs, true, given, trusted, noisy, trees=False).caution.item())
     assert 0.5 < powers[0] < powers[1] <= 1.0
+
+
+def test_networks_that_know_everything_outweigh_judges_that_know_nothing():
+    """Ten classes, 990 labels that judges cannot tell: log 10 a label, e^2000 in all, more than a float can hold."""
+    inputs = torch.randn(1000, 4, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(1000) % 10
+    view, of = View(inputs[10:], inputs[:10]), Labels(labels[10:], labels[:10], 10)
+    hearing, _ = hear([view], None, of, torch.Generator().manual_seed(1), QUICK)
+    verdict = decide(hearing, of, 20 * torch.eye(10)[labels[10:]], constants=QUICK)
+    assert verdict.posterior.gather(1, labels[10:, None]).min() > 0.99

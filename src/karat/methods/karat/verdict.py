@@ -181,11 +181,12 @@ def decide(
         start, shares = hearing.transitions[place], hearing.shares[place]
         found = _weighed(family, said, labels, start, shares, hearing.sample, hearing.unseen, constants)
         families.append((said.noisy, found))
-    beliefs = _each_candidate(families, labels, constants)
+    beliefs = _each_candidate(families, constants)
     if network is not None:
-        beliefs = [_with_network(belief, network, labels, constants) for belief in _each_family(families, labels)]
-    total = sum(belief.weight for belief in beliefs)
-    beliefs = [belief._replace(weight=belief.weight / total) for belief in beliefs]
+        beliefs = [_with_network(belief, network, labels, constants) for belief in _each_family(families)]
+    logarithms = torch.tensor([belief.weight for belief in beliefs], dtype=torch.float64)
+    shares_of = logarithms.softmax(dim=0).tolist()
+    beliefs = [belief._replace(weight=share) for belief, share in zip(beliefs, shares_of, strict=True)]
     posteriors = [true_posterior(one.p, labels.given, one.transition) for one in beliefs]
     rates = [
         (*_rate(one.p, q, labels.given, one.transition), one.weight) for one, q in zip(beliefs, posteriors, strict=True)
@@ -242,7 +243,7 @@ def _caution(
 
 
 class _Belief(NamedTuple):
-    """What is predicted under a hypothesis, and how much it weighs."""
+    """What is predicted under a hypothesis, and how much it weighs: a logarithm, until all are known."""
 
     p: Tensor
     transition: Tensor
@@ -251,23 +252,21 @@ class _Belief(NamedTuple):
     weight: float
 
 
-def _each_candidate(
-    families: Sequence[tuple[Tensor, list[_Candidate]]], labels: Labels, constants: VerdictConstants
-) -> list[_Belief]:
+def _each_candidate(families: Sequence[tuple[Tensor, list[_Candidate]]], constants: VerdictConstants) -> list[_Belief]:
     """Return what is believed under each candidate that weighs something."""
     pairs = [(logits, candidate) for logits, found in families for candidate in found]
     weights = _shares_of([candidate for _, candidate in pairs])
     return [
-        _Belief(one.predictions(logits), one.transition, one.shares, one.mixture, weight)
+        _Belief(one.predictions(logits), one.transition, one.shares, one.mixture, math.log(weight))
         for weight, (logits, one) in zip(weights, pairs, strict=True)
         if weight >= constants.least_weight
     ]
 
 
-def _each_family(families: Sequence[tuple[Tensor, list[_Candidate]]], labels: Labels) -> list[_Belief]:
+def _each_family(families: Sequence[tuple[Tensor, list[_Candidate]]]) -> list[_Belief]:
     """Return what is believed under each hypothesis, in the mean of its candidates."""
     weights = torch.tensor([[candidate.weight for candidate in found] for _, found in families], dtype=torch.float64)
-    shares = weights.flatten().softmax(dim=0).view_as(weights).sum(dim=1).tolist()
+    shares = weights.logsumexp(dim=1).tolist()
     return [
         _Belief(
             _mean_predictions(logits, found),
@@ -306,7 +305,7 @@ def _with_network(belief: _Belief, network: Tensor, labels: Labels, constants: V
     optimizer.step(objective)
     p = predicted().detach()
     before, after = (label_likelihood(of, labels.given, belief.transition).log().mean().item() for of in (belief.p, p))
-    return belief._replace(p=p, weight=belief.weight * math.exp(_noisy_count(labels, constants) * (after - before)))
+    return belief._replace(p=p, weight=belief.weight + _noisy_count(labels, constants) * (after - before))
 
 
 def _weighed(

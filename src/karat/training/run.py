@@ -168,13 +168,12 @@ def train_run(
     Where the config asks for several processes, they are started here; a process that torchrun or SLURM started joins
     the others. The first one writes to the folder, and all return what it found.
     """
+    work = Work(config, folder, resume, report, name_folder)
     if wanted(config.training) > 1 and place(config.training) is None:
         check_folder(folder, resume)
-        return launched_run(Work(config, folder, resume, report, name_folder))
+        return launched_run(work)
     with joined(config.training) as ranks:
-        if ranks is None:
-            return _train_here(config, folder, resume, console, report, name_folder)
-        return _train_together(ranks, config, folder, resume, console, report, name_folder)
+        return _train_here(work, console) if ranks is None else _train_together(work, console, ranks)
 
 
 def launched_run(work: Work) -> RunResult:
@@ -185,16 +184,14 @@ def launched_run(work: Work) -> RunResult:
     return RunResult(**measured, noise_rate=found["noise_rate"], seconds=found["seconds"])
 
 
-def _train_together(
-    ranks: Ranks, config: Config, folder: Path, resume: bool, console: Console | None, report: bool, name_folder: bool
-) -> RunResult:
+def _train_together(work: Work, console: Console | None, ranks: Ranks) -> RunResult:
     """Train with other processes; one that torchrun has restarted goes on from the checkpoint unasked."""
     found: RunResult | None = None
     if ranks.is_first:
-        resume = resume or (was_restarted() and any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS)))
-        found = _train_here(config, folder, resume, console, report, name_folder, ranks)
+        goes_on = was_restarted() and any((work.folder / name).exists() for name in (CHECKPOINT, PREVIOUS))
+        found = _train_here(replace(work, resume=work.resume or goes_on), console, ranks)
     else:
-        _help(config, ranks)
+        _help(work.config, ranks)
     result = ranks.all_values(found)[0]
     assert result is not None
     return result
@@ -260,31 +257,16 @@ def _set_up_torch(config: Config) -> None:
         make_deterministic(compute_device(config.training.device))
 
 
-def _train_here(
-    config: Config,
-    folder: Path,
-    resume: bool,
-    console: Console | None,
-    report: bool,
-    name_folder: bool,
-    ranks: Ranks | None = None,
-) -> RunResult:
-    check_folder(folder, resume)
-    with locked(folder):
-        result = _train(config, folder, resume, console, report, name_folder, ranks)
+def _train_here(work: Work, console: Console | None, ranks: Ranks | None = None) -> RunResult:
+    check_folder(work.folder, work.resume)
+    with locked(work.folder):
+        result = _train(work, console, ranks)
     give_back_memory()
     return result
 
 
-def _train(
-    config: Config,
-    folder: Path,
-    resume: bool,
-    console: Console | None,
-    report: bool,
-    name_folder: bool,
-    ranks: Ranks | None,
-) -> RunResult:
+def _train(work: Work, console: Console | None, ranks: Ranks | None) -> RunResult:
+    config, folder, resume = work.config, work.folder, work.resume
     _set_up_torch(config)
     settle(folder)
     if resume:  # the number of epochs that was chosen may be another one on this machine
@@ -306,7 +288,7 @@ def _train(
         state = with_ledger(folder, state)
     start_folder(folder, trainer, resume)
     console = console or Console(stderr=True, force_terminal=sys.stderr.isatty())
-    if name_folder:
+    if work.name_folder:
         console.print(f"karat: run folder {folder}", markup=False, highlight=False, soft_wrap=True)
     assumed = () if len(trainer.task.trusted) else (NOTHING_VERIFIED,)
     settings = (*unread, *_of_pieces(trainer))
@@ -330,7 +312,7 @@ def _train(
     if trainer.task.origin is not None and config.training.fine_tune:
         model, result = _fine_tuned(trainer, selected, result, seconds)
     finish_folder(folder, model, record, asdict(result), trainer.device, trainer.config.audit)
-    if report:
+    if work.report:
         report_after_training(trainer.task.seen, folder)
     return result
 

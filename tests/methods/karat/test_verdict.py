@@ -7,7 +7,8 @@ import torch
 
 from karat.methods.karat.constants import TreeConstants, VerdictConstants
 from karat.methods.karat.folds import Labels, View, deal
-from karat.methods.karat.verdict import _mixtures, decide, hear
+from karat.methods.karat.hypotheses import mixtures_of
+from karat.methods.karat.verdict import decide, hear
 from karat.noise_matrix import asymmetric_transition, symmetric_transition, without_noise
 
 CLASSES, TRUSTED = 3, 10
@@ -126,8 +127,8 @@ def test_taking_the_noise_off_is_undone_by_the_matrix():
 
 
 def test_every_group_of_judges_is_heard():
-    assert len(_mixtures(3)) == 7
-    assert all(mixture.sum() == pytest.approx(1) for mixture in _mixtures(3))
+    assert len(mixtures_of(3)) == 7
+    assert all(mixture.sum() == pytest.approx(1) for mixture in mixtures_of(3))
 
 
 def heard(network_of, rate=0.4):

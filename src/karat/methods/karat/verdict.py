@@ -20,7 +20,6 @@ trees (`trees.py`), from whose predictions T is taken off; for images also netwo
 learned.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -31,13 +30,24 @@ from torch import Tensor
 from karat.methods.karat.constants import CONSTANTS, VerdictConstants
 from karat.methods.karat.folds import Folds, Labels, View, deal
 from karat.methods.karat.heads import Judged, fit_heads, judged_by, trusted_heads, with_one
+from karat.methods.karat.hypotheses import (
+    FAMILIES,
+    Candidate,
+    believed_shares,
+    mean_matrix,
+    mean_predictions,
+    noisy_count,
+    one_rate,
+    predictions,
+    shares_of,
+    weighed_candidates,
+)
 from karat.methods.karat.trees import Grown, grow_trees
 from karat.methods.shared.forest import Forest
 from karat.noise_matrix import (
     diagonally_dominant,
     fit_transition,
     label_likelihood,
-    symmetric_transition,
     true_posterior,
     trusted_transition,
     uniform_transition,
@@ -46,8 +56,6 @@ from karat.noise_matrix import (
 
 TINY = 1e-9
 MOST_PLANTED = 20_000_000  # numbers, where trusted examples are planted under every label
-MOSTLY = 0.6  # of a class's labels: 40% that become one other are found as up to half
-NOBODY = 1.0  # the floor with which no judge is heard, and p is the shares of the classes
 
 
 class Hearing(NamedTuple):
@@ -77,21 +85,6 @@ class Verdict(NamedTuple):
     """the share of wrong labels by each hypothesis, its standard error, and how much the hypothesis weighs"""
     caution: Tensor = torch.ones(())
     """the power of the posterior by which labels are changed"""
-
-
-class _Candidate(NamedTuple):
-    """A hypothesis with its numbers, and how much it weighs (a logarithm)."""
-
-    mixture: Tensor
-    sharpness: float
-    floor: float
-    shares: Tensor
-    transition: Tensor
-    weight: float
-
-    def predictions(self, logits: Tensor) -> Tensor:
-        """Return p of what the judges said [judge, example, class]."""
-        return _predictions(logits, self.mixture, self.sharpness, self.floor, self.shares)
 
 
 def hear(
@@ -144,7 +137,7 @@ class _Heard(NamedTuple):
     said: Judged
     shares: Tensor
     transition: Tensor
-    candidates: list[_Candidate]
+    candidates: list[Candidate]
 
 
 def _heard(family: str, evidence: _Evidence, transition: Tensor, constants: VerdictConstants) -> _Heard:
@@ -162,9 +155,9 @@ def _heard(family: str, evidence: _Evidence, transition: Tensor, constants: Verd
             given = trees.noisy, trees.trusted
             judged.append(Judged(*(without_noise(part, transition, shares).log() for part in given)))
         said = Judged(*(torch.stack(part) for part in zip(*judged, strict=True)))
-        found = _weighed(family, said, labels, transition, shares, sample, folds.trusted >= 0, constants)
+        found = weighed_candidates(family, said, labels, transition, shares, sample, folds.trusted >= 0, constants)
         if turn < rounds - 1:
-            transition, shares = _mean_matrix(found), _believed(said.noisy[:, sample], found, labels.given[sample])
+            transition, shares = mean_matrix(found), believed_shares(said.noisy[:, sample], found, labels.given[sample])
     return _Heard(said, shares, transition, found)
 
 
@@ -179,14 +172,14 @@ def decide(
     for place, family in enumerate(FAMILIES):
         said = Judged(hearing.noisy[place], hearing.trusted[place])
         start, shares = hearing.transitions[place], hearing.shares[place]
-        found = _weighed(family, said, labels, start, shares, hearing.sample, hearing.unseen, constants)
+        found = weighed_candidates(family, said, labels, start, shares, hearing.sample, hearing.unseen, constants)
         families.append((said.noisy, found))
     beliefs = _each_candidate(families, constants)
     if network is not None:
         beliefs = [_with_network(belief, network, labels, constants) for belief in _each_family(families)]
     logarithms = torch.tensor([belief.weight for belief in beliefs], dtype=torch.float64)
-    shares_of = logarithms.softmax(dim=0).tolist()
-    beliefs = [belief._replace(weight=share) for belief, share in zip(beliefs, shares_of, strict=True)]
+    weights = logarithms.softmax(dim=0).tolist()
+    beliefs = [belief._replace(weight=weight) for belief, weight in zip(beliefs, weights, strict=True)]
     posteriors = [true_posterior(one.p, labels.given, one.transition) for one in beliefs]
     rates = [
         (*_rate(one.p, q, labels.given, one.transition), one.weight) for one, q in zip(beliefs, posteriors, strict=True)
@@ -211,7 +204,7 @@ def decide(
 
 
 def _caution(
-    families: Sequence[tuple[Tensor, list[_Candidate]]], hearing: Hearing, labels: Labels, constants: VerdictConstants
+    families: Sequence[tuple[Tensor, list[Candidate]]], hearing: Hearing, labels: Labels, constants: VerdictConstants
 ) -> Tensor:
     """Return the power a ≤ 1 with which `q^a` claims no more than trusted labels allow, by one standard error.
 
@@ -223,7 +216,7 @@ def _caution(
     right, each = labels.trusted[rows], torch.arange(len(rows))
     planted = torch.zeros(len(rows), labels.classes, labels.classes)  # [example, true, given]
     shares, transition = torch.zeros(labels.classes), torch.zeros(labels.classes, labels.classes)
-    for weight, (place, one) in zip(_shares_of([one for _, one in pairs]), pairs, strict=True):
+    for weight, (place, one) in zip(shares_of([one for _, one in pairs]), pairs, strict=True):
         if weight >= constants.least_weight:
             joint = one.predictions(hearing.trusted[place][:, rows])[:, :, None] * one.transition.float()
             planted += weight * joint / joint.sum(dim=1, keepdim=True).clamp(min=TINY)
@@ -252,10 +245,10 @@ class _Belief(NamedTuple):
     weight: float
 
 
-def _each_candidate(families: Sequence[tuple[Tensor, list[_Candidate]]], constants: VerdictConstants) -> list[_Belief]:
+def _each_candidate(families: Sequence[tuple[Tensor, list[Candidate]]], constants: VerdictConstants) -> list[_Belief]:
     """Return what is believed under each candidate that weighs something."""
     pairs = [(logits, candidate) for logits, found in families for candidate in found]
-    weights = _shares_of([candidate for _, candidate in pairs])
+    weights = shares_of([candidate for _, candidate in pairs])
     return [
         _Belief(one.predictions(logits), one.transition, one.shares, one.mixture, math.log(weight))
         for weight, (logits, one) in zip(weights, pairs, strict=True)
@@ -263,16 +256,16 @@ def _each_candidate(families: Sequence[tuple[Tensor, list[_Candidate]]], constan
     ]
 
 
-def _each_family(families: Sequence[tuple[Tensor, list[_Candidate]]]) -> list[_Belief]:
+def _each_family(families: Sequence[tuple[Tensor, list[Candidate]]]) -> list[_Belief]:
     """Return what is believed under each hypothesis, in the mean of its candidates."""
     weights = torch.tensor([[candidate.weight for candidate in found] for _, found in families], dtype=torch.float64)
     shares = weights.logsumexp(dim=1).tolist()
     return [
         _Belief(
-            _mean_predictions(logits, found),
-            _mean_matrix(found),
+            mean_predictions(logits, found),
+            mean_matrix(found),
             found[0].shares,
-            torch.stack([w * one.mixture for w, one in zip(_shares_of(found), found, strict=True)]).sum(dim=0),
+            torch.stack([w * one.mixture for w, one in zip(shares_of(found), found, strict=True)]).sum(dim=0),
             share,
         )
         for share, (logits, found) in zip(shares, families, strict=True)
@@ -293,7 +286,7 @@ def _with_network(belief: _Belief, network: Tensor, labels: Labels, constants: V
 
     def predicted() -> Tensor:
         *factors, floor = logarithms.exp().unbind()
-        return _predictions(judged, torch.stack(factors), 1.0, floor.clamp(max=0.5), belief.shares)
+        return predictions(judged, torch.stack(factors), 1.0, floor.clamp(max=0.5), belief.shares)
 
     def objective() -> Tensor:
         optimizer.zero_grad()
@@ -305,61 +298,7 @@ def _with_network(belief: _Belief, network: Tensor, labels: Labels, constants: V
     optimizer.step(objective)
     p = predicted().detach()
     before, after = (label_likelihood(of, labels.given, belief.transition).log().mean().item() for of in (belief.p, p))
-    return belief._replace(p=p, weight=belief.weight + _noisy_count(labels, constants) * (after - before))
-
-
-def _weighed(
-    family: str,
-    said: Judged,
-    labels: Labels,
-    transition: Tensor,
-    shares: Tensor,
-    sample: Tensor,
-    is_unseen: Tensor,
-    constants: VerdictConstants,
-) -> list[_Candidate]:
-    """Weigh every mixture, sharpness and floor under this hypothesis."""
-    given, classes, trusted = labels.given[sample], labels.classes, labels.trusted
-    noisy_logits, count = said.noisy[:, sample], _noisy_count(labels, constants)
-    # Each number that T is free to choose makes labels likelier by chance, by half a nat. Where no trusted label can
-    # tell the hypotheses apart, none is ruled out.
-    spurious = constants.free_prior * (classes * (classes - 1) - 1)
-    against_full = constants.full_prior * (classes + 2) + spurious if len(trusted) else 1.0
-    found = []
-    mixtures = _mixtures(len(said.noisy))
-    unseen_ones = bool(is_unseen.any())  # the only ones of their classes say which is which
-    heard = [*itertools.product(mixtures, constants.sharpness, constants.floors)]
-    for mixture, sharpness, floor in (*heard, (mixtures[-1], 1.0, NOBODY)):
-        p = _predictions(noisy_logits, mixture, sharpness, floor, shares)
-        matrix = transition
-        for _ in range(4):
-            believed = true_posterior(p, given, matrix).mean(dim=0)
-            matrix = FAMILIES[family](fit_transition(p, given, matrix, lambda counts: 0.1), believed)
-            if not len(trusted):
-                matrix = diagonally_dominant(matrix)
-        believed = true_posterior(p, given, matrix).mean(dim=0).clamp(min=0.02 / classes)
-        unseen = _predictions(said.trusted, mixture, sharpness, floor, shares) * (labels.trusted_shares / believed)
-        right = (unseen / unseen.sum(dim=1, keepdim=True)).gather(1, trusted[:, None]).clamp(min=TINY).log().sum()
-        noisy = label_likelihood(p, given, matrix).log().mean()
-        log_sharpness = torch.tensor(sharpness).log() / constants.sharpness_width
-        weight = float(right + count * noisy - log_sharpness**2 / 2)
-        if floor == NOBODY:
-            weight += math.log(len(heard))  # judges are as likely to know nothing as to know something
-        if family == "full":
-            weight += constants.blur_prior * _blur(matrix, believed) - against_full
-            weight -= constants.swap_prior * (unseen_ones and _is_swapped(matrix))
-        found.append(_Candidate(mixture, sharpness, floor, shares, matrix, weight))
-    return found
-
-
-def _noisy_count(labels: Labels, constants: VerdictConstants) -> int:
-    """Return as how many labels the noisy ones count together, against the trusted ones."""
-    return min(len(labels.given), max(len(labels.trusted), constants.noisy_count))
-
-
-def _predictions(logits: Tensor, mixture: Tensor, sharpness: float, floor: float | Tensor, shares: Tensor) -> Tensor:
-    mixed = (logits * mixture[:, None, None]).sum(dim=0)
-    return (1 - floor) * (mixed * sharpness).softmax(dim=1) + floor * shares
+    return belief._replace(p=p, weight=belief.weight + noisy_count(labels, constants) * (after - before))
 
 
 def _rate(p: Tensor, q: Tensor, given: Tensor, transition: Tensor) -> tuple[float, float]:
@@ -376,85 +315,6 @@ def _rate(p: Tensor, q: Tensor, given: Tensor, transition: Tensor) -> tuple[floa
     return rate, min(1.0, slope.double().square().sum().clamp(min=TINY).rsqrt().item())
 
 
-def _shares_of(found: Sequence[_Candidate]) -> list[float]:
-    return torch.tensor([candidate.weight for candidate in found], dtype=torch.float64).softmax(dim=0).tolist()
-
-
-def _mean_matrix(found: Sequence[_Candidate]) -> Tensor:
-    return torch.stack([w * one.transition for w, one in zip(_shares_of(found), found, strict=True)]).sum(dim=0)
-
-
-def _mean_predictions(logits: Tensor, found: Sequence[_Candidate]) -> Tensor:
-    pairs = zip(_shares_of(found), found, strict=True)
-    return torch.stack([weight * one.predictions(logits) for weight, one in pairs if weight > 1e-3]).sum(dim=0)
-
-
-def _believed(logits: Tensor, found: Sequence[_Candidate], given: Tensor) -> Tensor:
-    """Return the shares of the true classes by all candidates together."""
-    q = true_posterior(_mean_predictions(logits, found), given, _mean_matrix(found))
-    return q.mean(dim=0).clamp(min=0.02 / q.shape[1])
-
-
-def _blur(transition: Tensor, shares: Tensor) -> float:
-    """Return how much less the labels say of the classes than with one rate: `min(0, log|det T| − log|det one|)`.
-
-    Judges that cannot tell two classes apart fit a matrix that gives both the same labels.
-
-    >>> round(_blur(torch.tensor([[0.51, 0.49], [0.49, 0.51]]), torch.tensor([0.5, 0.5])), 3)
-    0.0
-    >>> round(_blur(torch.tensor([[0.5, 0.5, 0.0], [0.4, 0.6, 0.0], [0.0, 0.0, 1.0]]), torch.ones(3) / 3), 2)
-    -1.11
-    """
-    pair = torch.stack([transition, _one_rate(transition, shares)]).double()
-    full, even = torch.linalg.slogdet(pair).logabsdet.clamp(min=-1e3)
-    return min(0.0, float(full - even))
-
-
-def _is_swapped(transition: Tensor) -> bool:
-    """Return whether clearly more than half of a class is labelled as some one other.
-
-    >>> _is_swapped(torch.tensor([[0.3, 0.7], [0.1, 0.9]]))
-    True
-    """
-    return bool((transition - 2 * transition.diagonal().diag() > MOSTLY).any())
-
-
-def _mixtures(judges: int) -> list[Tensor]:
-    """Return each judge alone, and all groups of them with equal shares.
-
-    >>> [mixture.tolist() for mixture in _mixtures(2)]
-    [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]
-    """
-    groups = [group for size in range(1, judges + 1) for group in itertools.combinations(range(judges), size)]
-    return [torch.eye(judges)[list(group)].mean(dim=0) for group in groups]
-
-
-def _none(transition: Tensor, shares: Tensor) -> Tensor:
-    return torch.eye(len(transition))
-
-
-def _one_rate(transition: Tensor, shares: Tensor) -> Tensor:
-    """Return the matrix with the share of right labels that this one has over all classes, wrong ones spread evenly.
-
-    No label is likelier to be wrong in some one way than to be right.
-
-    >>> _one_rate(torch.tensor([[0.9, 0.1], [0.3, 0.7]]), torch.tensor([0.5, 0.5]))
-    tensor([[0.8000, 0.2000],
-            [0.2000, 0.8000]])
-    """
-    right = (transition.diagonal() * shares).sum() / shares.sum()
-    return symmetric_transition(len(transition), min(max(1 - right.item(), 0.0), 1 - 1 / len(transition))).to(
-        transition
-    )
-
-
-def _full(transition: Tensor, shares: Tensor) -> Tensor:
-    return transition
-
-
-FAMILIES = {"none": _none, "one": _one_rate, "full": _full}
-
-
 def _by_trusted(evidence: _Evidence, start: Tensor) -> Tensor:
     """Return what the trusted labels alone say of T: by their own heads, or by what trees say of trusted examples."""
     views, priors, trees, labels, *_ = evidence
@@ -462,7 +322,7 @@ def _by_trusted(evidence: _Evidence, start: Tensor) -> Tensor:
         weight = 3.0  # trusted labels that count for the even matrix
         counts = labels.trusted.bincount(minlength=labels.classes)[:, None]
         said = trusted_transition(trees.trusted, labels.trusted)
-        even = _one_rate(said, counts.flatten())
+        even = one_rate(said, counts.flatten())
         return (counts * said + weight * even) / (counts + weight)
     logits = [with_one(view.noisy) @ prior.mean(dim=1) for view, prior in zip(views, priors, strict=True)]
     alone = torch.stack(logits).mean(dim=0).softmax(dim=1)
@@ -475,7 +335,7 @@ def _by_majority(heard: Sequence[_Heard], labels: Labels) -> Tensor:
     That is so where labels are right more often than wrong in any one way, and classes do not overlap.
     """
     pairs = [(one.said.noisy, candidate) for one in heard for candidate in one.candidates]
-    weights = _shares_of([candidate for _, candidate in pairs])
+    weights = shares_of([candidate for _, candidate in pairs])
     parts = [w * one.predictions(logits) for w, (logits, one) in zip(weights, pairs, strict=True) if w > 1e-3]
     p = torch.stack(parts).sum(dim=0)
     hard = torch.eye(labels.classes)[p.argmax(dim=1)]

@@ -220,3 +220,17 @@ def test_methods_know_whether_a_mirrored_image_means_the_same(flip, mirrored):
     settings = config("karat", data=replace(Config().data, name="digits", trusted_per_class=5))
     settings = replace(settings, augmentation=replace(settings.augmentation, flip=flip))
     assert Trainer(settings, task_of(settings)).method.task.mirrored is mirrored
+
+
+@pytest.mark.parametrize("method", ["ieg", "l2r"])
+def test_a_trusted_loss_of_zero_leaves_every_weight_zero_and_training_goes_on(method, monkeypatch):
+    """Without a slope of the trusted loss −∂L/∂ω is 0 for all examples: no weight, no NaN, and a finite network."""
+
+    def flat(network, parameters, *arguments):
+        return {name: torch.zeros_like(value) for name, value in parameters.items()}
+
+    monkeypatch.setattr("karat.algorithm.coefficients.trusted_gradient", flat)
+    trainer = trained(config(method))
+    assert trainer.finished
+    assert trainer.ledger.mean_weight[trainer.ledger.times_seen > 0].abs().max() == 0
+    assert all(bool(parameter.isfinite().all()) for parameter in trainer.model.parameters())

@@ -52,7 +52,7 @@ class VerdictConstants:
     rounds: int = 3  # of heads, then T
     iterations: int = 12  # of L-BFGS in a round
     most_numbers: int = 30_000_000  # logits of all heads at once; beyond, heads are fitted on fewer examples
-    chunk: int = 2_000  # examples at once: their logits by all heads should fit into a processor's cache
+    chunk: int = 1_000  # examples at once: their logits by all heads should fit into a processor's cache
     sample: int = 2_000  # noisy examples by which hypotheses are weighed
     noisy_count: int = 1_000  # labels that all noisy ones count for together; more where more are trusted
     full_prior: float = 1.0  # what a full matrix has against it, in nats: one for each class and two more

@@ -87,15 +87,20 @@ def _unlikely(heads: Tensor, inputs: Tensor, reached: Tensor, shift: Tensor, slo
     return -float(likelihood.log_().sum())
 
 
-def judged_by(heads: Tensor, view: View, labels: Labels, folds: Folds, transition: Tensor, shares: Tensor) -> Judged:
-    """Return the logits of heads that have not seen the label; strengths vote by how likely they make these labels."""
+def judged_by(
+    heads: Tensor, view: View, labels: Labels, folds: Folds, transition: Tensor, shares: Tensor
+) -> tuple[Judged, Tensor]:
+    """Return the logits of heads that have not seen the label, and one head [feature, class] for examples of no part.
+
+    Strengths vote by how likely they make the labels, and parts have equal votes.
+    """
     noisy = _unseen_logits(heads, view.noisy, folds.noisy)
     trusted, rows = _unseen_logits(heads, view.trusted, folds.trusted), torch.arange(len(labels.trusted))
     likelihood = (noisy.softmax(dim=-1) * transition.T[labels.given][:, None]).sum(dim=-1).clamp(min=TINY)
     right = (trusted + (labels.trusted_shares / shares).log()).log_softmax(dim=-1)[rows, :, labels.trusted]
     unseen = right[folds.trusted >= 0].sum(dim=0)
     votes = (likelihood.log().sum(dim=0) + unseen).softmax(dim=0)[:, None]
-    return Judged((noisy * votes).sum(dim=1), (trusted * votes).sum(dim=1))
+    return Judged((noisy * votes).sum(dim=1), (trusted * votes).sum(dim=1)), (heads.mean(dim=1) * votes).sum(dim=1)
 
 
 def with_one(features: Tensor) -> Tensor:

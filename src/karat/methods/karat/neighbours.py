@@ -9,7 +9,6 @@ all of its cluster where a is near 1. A linear head on s can tell clusters apart
 """
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -32,22 +31,45 @@ class _Neighbours(NamedTuple):
         return F.embedding_bag(self.places, features, per_sample_weights=self.weights, mode="sum")
 
 
+class Walks(NamedTuple):
+    """Examples over which walks go, and what they see from each of them by each amount."""
+
+    start: Tensor
+    seen: list[Tensor]
+    constants: NeighbourConstants
+
+    def smoothed(self, features: Tensor) -> list[Tensor]:
+        """Return features of other examples, which look up their neighbours among these, smoothed by each amount."""
+        near = _nearest(features, self.start, self.constants)
+        pairs = zip(self.seen, self.constants.amounts, strict=True)
+        return [torch.lerp(features, near.average(seen), amount) for seen, amount in pairs]
+
+
 def smoothed(
     features: Tensor, generator: torch.Generator, constants: NeighbourConstants = CONSTANTS.neighbours
-) -> Iterator[Tensor]:
-    """Yield the features smoothed by each amount a, from 0 to below 1."""
+) -> tuple[list[Tensor], Walks]:
+    """Return the features smoothed by each amount a, from 0 to below 1, and how to smooth others."""
     order = torch.randperm(len(features), generator=generator).to(features.device)
     inside, outside = order[: constants.most_inside], order[constants.most_inside :]
-    start, start_outside = features[inside], features[outside]
-    neighbours, of_outside = _nearest(start, None, constants), _nearest(start_outside, start, constants)
+    walks = _walk(features[inside], constants)
+    versions = [torch.empty_like(features) for _ in constants.amounts]
+    for version, seen in zip(versions, walks.seen, strict=True):
+        version[inside] = seen
+    for some in outside.split(constants.chunk) if len(outside) else ():
+        for version, found in zip(versions, walks.smoothed(features[some]), strict=True):
+            version[some] = found
+    return versions, walks
+
+
+def _walk(start: Tensor, constants: NeighbourConstants) -> Walks:
+    """Walk over these examples."""
+    neighbours, seen = _nearest(start, None, constants), []
     for amount in constants.amounts:
         spread = start
         for _ in range(constants.rounds):
             spread = torch.lerp(start, neighbours.average(spread), amount)
-        result = torch.empty_like(features)
-        result[inside] = spread
-        result[outside] = torch.lerp(start_outside, of_outside.average(spread), amount)
-        yield result
+        seen.append(spread)
+    return Walks(start, seen, constants)
 
 
 def _nearest(examples: Tensor, among: Tensor | None, constants: NeighbourConstants) -> _Neighbours:

@@ -110,4 +110,4 @@ def _features(examples: Examples, task: NoisyTask) -> Tensor:
 
     generator = torch.Generator().manual_seed(0)
     appearance = learn_appearance(read, len(examples), task.dataset.modality.name, generator, task.dataset.flip)
-    return appearance.features(read, len(examples))
+    return appearance.features(read, torch.arange(len(examples)))

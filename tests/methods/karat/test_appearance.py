@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from karat.methods.karat.appearance import learn_appearance, of_length
+from karat.methods.karat.appearance import learn_appearance, one_length
 from karat.methods.karat.constants import CONSTANTS
 
 LENGTH = CONSTANTS.appearance.length
@@ -16,11 +16,9 @@ NAMES = {2: "vectors", 4: "images"}
 
 def described(inputs, mirrored=False):
     read = lambda rows: inputs[rows]  # noqa: E731
-    return of_length(
-        learn_appearance(read, len(inputs), NAMES[inputs.dim()], torch.Generator(), mirrored).features(
-            read, len(inputs)
-        )
-    )
+    appearance = learn_appearance(read, len(inputs), NAMES[inputs.dim()], torch.Generator(), mirrored)
+    features = appearance.features(read, torch.arange(len(inputs)))
+    return one_length(features).of(features)
 
 
 def stripes(count, size, channels=1):
@@ -92,7 +90,7 @@ def test_the_random_state_of_torch_is_left_alone():
 def test_how_far_it_has_come_is_told():
     table, shares = torch.zeros(80, 3), []
     read = lambda rows: table[rows]  # noqa: E731
-    learn_appearance(read, 80, "vectors", torch.Generator()).features(read, 80, shares.append)
+    learn_appearance(read, 80, "vectors", torch.Generator()).features(read, torch.arange(80), shares.append)
     assert shares == [0.4, 0.8, 1.0]
 
 
@@ -111,7 +109,7 @@ def test_a_chunk_leaves_no_tensor_behind():
 
     appearance = learn_appearance(read, len(images), "images", torch.Generator(), constants=constants)
     learning = len(alive)
-    appearance.features(read, len(images))
+    appearance.features(read, torch.arange(len(images)))
     for part in (alive[:learning], alive[learning:]):
         assert len(part) == 10
         assert len(set(part[2:])) == 1

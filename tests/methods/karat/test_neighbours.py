@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from karat.methods.karat.constants import NeighbourConstants
-from karat.methods.karat.neighbours import _nearest, smoothed
+from karat.methods.karat.neighbours import _least, _nearest, smoothed
 
 
 def smoothed_by(amount, points, **constants):
-    return next(smoothed(points, torch.Generator(), NeighbourConstants(amounts=(amount,), **constants)))
+    (version,), _ = smoothed(points, torch.Generator(), NeighbourConstants(amounts=(amount,), **constants))
+    return version
 
 
 def moons(count):
@@ -67,3 +68,21 @@ def test_examples_outside_the_graph_look_up_their_neighbours(chunk):
 def test_examples_that_are_all_the_same_stay_so(count):
     same = torch.full((count, 3), 0.7)
     torch.testing.assert_close(smoothed_by(0.95, same), same)
+
+
+def test_others_are_smoothed_as_those_outside_the_graph_are():
+    points = torch.randn(80, 4, generator=torch.Generator().manual_seed(0))
+    versions, walks = smoothed(points, torch.Generator(), NeighbourConstants(most_inside=50))
+    outside = torch.cdist(points, walks.start).amin(dim=1) > 1e-3
+    assert outside.sum() == 30
+    for version, again in zip(versions, walks.smoothed(points[outside]), strict=True):
+        torch.testing.assert_close(again, version[outside])
+
+
+@pytest.mark.parametrize("group", [1, 3, 7])
+def test_the_least_of_groups_are_the_least_of_all(group):
+    values = torch.rand(20, 84, generator=torch.Generator().manual_seed(0))
+    least, places = _least(values, 5, group)
+    expected = values.topk(5, largest=False)
+    assert torch.equal(least, expected.values)
+    assert torch.equal(places, expected.indices)

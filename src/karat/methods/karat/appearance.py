@@ -29,12 +29,12 @@ class Appearance(NamedTuple):
     directions: Tensor
     chunk: int
 
-    def features(self, read: Read, count: int, told: Callable[[float], None] = lambda share: None) -> Tensor:
-        """Return the features of `count` inputs, which `read` returns by their rows; `told` how many are done."""
-        found = torch.empty(count, self.directions.shape[1])
-        for rows in torch.arange(count).split(self.chunk) if count else ():
-            found[rows] = (self.describe(read(rows).float()).cpu() - self.mean) @ self.directions
-            told((int(rows[-1]) + 1) / count)
+    def features(self, read: Read, rows: Tensor, told: Callable[[float], None] = lambda share: None) -> Tensor:
+        """Return the features of the inputs that `read` returns by their rows; `told` which share of them is done."""
+        found = torch.empty(len(rows), self.directions.shape[1])
+        for places in torch.arange(len(rows)).split(self.chunk) if len(rows) else ():
+            found[places] = (self.describe(read(rows[places]).float()).cpu() - self.mean) @ self.directions
+            told((int(places[-1]) + 1) / len(rows))
         return found
 
 
@@ -81,15 +81,27 @@ def _in_chunks(function: Callable[[Tensor], Tensor], count: int, chunk: int) -> 
     return found
 
 
-def of_length(features: Tensor, length: float = CONSTANTS.appearance.length) -> Tensor:
-    """Return the features around their mean and with one length, in the mean over the examples.
+class Scale(NamedTuple):
+    """What features are moved and multiplied by."""
 
-    >>> of_length(torch.tensor([[3.0], [5.0]]))
+    mean: Tensor
+    factor: Tensor
+
+    def of(self, features: Tensor) -> Tensor:
+        """Move and multiply features."""
+        return (features - self.mean).mul_(self.factor)
+
+
+def one_length(features: Tensor, length: float = CONSTANTS.appearance.length) -> Scale:
+    """Return what gives features a mean of 0 and one length, in the mean over the examples.
+
+    >>> features = torch.tensor([[3.0], [5.0]])
+    >>> one_length(features).of(features)
     tensor([[-8.],
             [ 8.]])
     """
-    centred = features - features.mean(dim=0)
-    return centred * (length / centred.square().sum(dim=1).mean().sqrt().clamp(min=TINY))
+    mean = features.mean(dim=0)
+    return Scale(mean, length / (features - mean).square_().sum(dim=1).mean().sqrt().clamp(min=TINY))
 
 
 def _principal_directions(centred: Tensor, count: int, generator: torch.Generator) -> Tensor:

@@ -51,8 +51,10 @@ class VerdictConstants:
     first_rate: float = 0.7  # share of labels that are redrawn from all classes in the first guess at T
     rounds: int = 3  # of heads, then T
     iterations: int = 12  # of L-BFGS in a round
-    most_numbers: int = 30_000_000  # logits of all heads at once; beyond, heads are fitted on fewer examples
-    chunk: int = 2_000  # examples at once: their logits by all heads should fit into a processor's cache
+    most_learned: int = 50_000  # noisy examples that heads are fitted to
+    most_numbers: int = 30_000_000  # and their logits by all heads together: fewer examples of many classes
+    others: int = 5_000  # examples at once that no head is fitted to
+    chunk: int = 1_000  # examples at once: their logits by all heads should fit into a processor's cache
     sample: int = 2_000  # noisy examples by which hypotheses are weighed
     noisy_count: int = 1_000  # labels that all noisy ones count for together; more where more are trusted
     full_prior: float = 1.0  # what a full matrix has against it, in nats: one for each class and two more

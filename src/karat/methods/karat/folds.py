@@ -32,20 +32,29 @@ class Folds(NamedTuple):
     """Which part each example belongs to.
 
     A trusted one whose part is -1 is learned by all heads, because it is the only one of its class. A noisy one whose
-    part is -1 is learned by none, where there are more of them than heads can be fitted to, and judged by all of them
-    together.
+    part is -1 is learned by none, where there are more of them than heads need, and judged by all of them together.
     """
 
     parts: int
     noisy: Tensor
     trusted: Tensor
 
+    @property
+    def learned(self) -> Tensor:
+        """Return the noisy examples that heads learn from."""
+        return (self.noisy >= 0).nonzero().flatten()
+
+    @property
+    def others(self) -> Tensor:
+        """Return the noisy examples that no head learns from."""
+        return (self.noisy < 0).nonzero().flatten()
+
 
 def deal(labels: Labels, generator: torch.Generator, constants: VerdictConstants) -> Folds:
     """Deal the examples into parts, trusted ones class by class: no part has all that there are of a class."""
     parts = constants.folds
     order = torch.randperm(len(labels.given), generator=generator)
-    most = constants.most_numbers // (parts * len(constants.strengths) * labels.classes)
+    most = min(constants.most_learned, constants.most_numbers // (parts * len(constants.strengths) * labels.classes))
     noisy = torch.where(order < most, order % parts, -1)
     trusted = torch.full_like(labels.trusted, -1)
     order = torch.randperm(len(trusted), generator=generator)

@@ -37,53 +37,70 @@ def fit_heads(
     constants: VerdictConstants,
 ) -> Tensor:
     """Take some steps of L-BFGS with the heads [feature, part, strength, class] of all parts and strengths, under T."""
-    numbers, used = torch.arange(folds.parts), folds.noisy >= 0
-    features, given = with_one(view.noisy[used]), labels.given[used]
-    outside, trusted_outside = (of != numbers[:, None] for of in (folds.noisy[used], folds.trusted))
-    shift, shape = (labels.trusted_shares / shares).log(), heads.shape
-    trusted, right = with_one(view.trusted), F.one_hot(labels.trusted, labels.classes).T.float()
-    held = torch.tensor(constants.strengths).repeat_interleave(labels.classes).repeat(folds.parts)
-    start, free = prior[:, :, None].expand(shape), torch.ones(len(heads), 1)
-    free[-1] = 0.0  # offsets are not held
+    learned = [_rows_of(folds.noisy, part).split(constants.chunk) for part in range(folds.parts)]
+    trusted = [_rows_of(folds.trusted, part) for part in (*range(folds.parts), -1)]
+    others = [[other for other in range(folds.parts) if other != part] for part in (*range(folds.parts), -1)]
+    shift, right = (labels.trusted_shares / shares).log(), torch.eye(labels.classes)
+    held = torch.tensor(constants.strengths)[:, None]
+    start, count = prior[:, :, None], sum(len(rows) for chunks in learned for rows in chunks)
     heads = heads.clone().requires_grad_()
     optimizer = torch.optim.LBFGS([heads], max_iter=constants.iterations, line_search_fn="strong_wolfe")
 
-    def unlikely(inputs: Tensor, offset: Tensor, reached: Tensor, counted: Tensor, slope: Tensor) -> float:
-        """Return −Σ log Σ_c p(c)·reached(c), and add its slope: p less what is believed with the label."""
-        # Classes stand before examples: a softmax over the last of few numbers takes ten times as long.
-        logits = (heads.detach().flatten(1).T @ inputs.T).unflatten(0, shape[1:])
-        p = logits.add_(offset[:, None]).softmax(dim=2)
-        joint = p * reached
-        likelihood = joint.sum(dim=2, keepdim=True).clamp_(min=TINY)
-        difference = p.sub_(joint.div_(likelihood)).mul_(counted[:, None, None])
-        slope.addmm_(inputs.T, difference.flatten(0, 2).T)
-        return -float((likelihood.squeeze(2).log_() * counted[:, None]).sum())
-
     def objective() -> Tensor:
-        moved = (heads.detach() - start).flatten(1) * free
+        moved = heads.detach() - start
+        moved[-1] = 0.0  # offsets are not held
         slope = 2 * moved * held
-        loss = float((moved.square().sum(dim=0) * held).sum())
-        loss += unlikely(trusted, shift, right, trusted_outside, slope)
-        for first in range(0, len(given), constants.chunk):
-            rows = slice(first, first + constants.chunk)
-            reached = transition[:, given[rows]]
-            loss += unlikely(features[rows], torch.zeros_like(shift), reached, outside[:, rows], slope)
-        heads.grad = slope.div_(len(given)).view(shape)
-        return torch.tensor(loss / len(given))
+        loss = float((moved.square() * held).sum())
+        for of_part, rows, chunks in zip(others, trusted, (*learned, ()), strict=True):
+            asked = heads.detach()[:, of_part]
+            found = torch.zeros_like(asked)
+            if len(rows):
+                loss += _unlikely(asked, view.trusted[rows], right[:, labels.trusted[rows]], shift, found)
+            for some in chunks:
+                reached = transition[:, labels.given[some]]
+                loss += _unlikely(asked, view.noisy[some], reached, torch.zeros_like(shift), found)
+            slope[:, of_part] += found
+        heads.grad = slope.div_(count)
+        return torch.tensor(loss / count)
 
     optimizer.step(objective)
     return heads.detach()
 
 
-def judged_by(heads: Tensor, view: View, labels: Labels, folds: Folds, transition: Tensor, shares: Tensor) -> Judged:
-    """Return the logits of heads that have not seen the label; strengths vote by how likely they make these labels."""
+def _rows_of(parts: Tensor, part: int) -> Tensor:
+    return (parts == part).nonzero().flatten()
+
+
+def _unlikely(heads: Tensor, inputs: Tensor, reached: Tensor, shift: Tensor, slope: Tensor) -> float:
+    """Return −Σ log Σ_c p(c)·reached(c) over the heads, and add its slope: p less what is believed with the label.
+
+    `p = softmax(Wᵀx + shift)`, `reached` is [class, example].
+    """
+    # Classes stand before examples: a softmax over the last of few numbers takes ten times as long.
+    weights, offsets = heads[:-1].flatten(1), (heads[-1] + shift).flatten()
+    p = torch.addmm(offsets[:, None], weights.T, inputs.T).unflatten(0, heads.shape[1:]).softmax(dim=2)
+    joint = p * reached
+    likelihood = joint.sum(dim=2, keepdim=True).clamp_(min=TINY)
+    difference = p.sub_(joint.div_(likelihood)).flatten(0, 2)
+    slope.flatten(1)[:-1].addmm_(inputs.T, difference.T)
+    slope.flatten(1)[-1] += difference.sum(dim=1)
+    return -float(likelihood.log_().sum())
+
+
+def judged_by(
+    heads: Tensor, view: View, labels: Labels, folds: Folds, transition: Tensor, shares: Tensor
+) -> tuple[Judged, Tensor]:
+    """Return the logits of heads that have not seen the label, and one head [feature, class] for examples of no part.
+
+    Strengths vote by how likely they make the labels, and parts have equal votes.
+    """
     noisy = _unseen_logits(heads, view.noisy, folds.noisy)
     trusted, rows = _unseen_logits(heads, view.trusted, folds.trusted), torch.arange(len(labels.trusted))
     likelihood = (noisy.softmax(dim=-1) * transition.T[labels.given][:, None]).sum(dim=-1).clamp(min=TINY)
     right = (trusted + (labels.trusted_shares / shares).log()).log_softmax(dim=-1)[rows, :, labels.trusted]
     unseen = right[folds.trusted >= 0].sum(dim=0)
     votes = (likelihood.log().sum(dim=0) + unseen).softmax(dim=0)[:, None]
-    return Judged((noisy * votes).sum(dim=1), (trusted * votes).sum(dim=1))
+    return Judged((noisy * votes).sum(dim=1), (trusted * votes).sum(dim=1)), (heads.mean(dim=1) * votes).sum(dim=1)
 
 
 def with_one(features: Tensor) -> Tensor:
@@ -91,19 +108,13 @@ def with_one(features: Tensor) -> Tensor:
     return torch.cat([features, features.new_ones(len(features), 1)], dim=1)
 
 
-def _logits(heads: Tensor, features: Tensor) -> Tensor:
-    """Return logits[example, fold, strength, class]."""
-    return (with_one(features) @ heads.flatten(1)).unflatten(1, heads.shape[1:])
-
-
-def _unseen_logits(heads: Tensor, features: Tensor, parts: Tensor, chunk: int = 10_000) -> Tensor:
+def _unseen_logits(heads: Tensor, features: Tensor, parts: Tensor) -> Tensor:
     """Return logits[example, strength, class] by the heads of each example's part, or by all where that is -1."""
-    found = []
-    for some, of in zip(features.split(chunk), parts.split(chunk), strict=True):
-        logits = _logits(heads, some)
-        own = logits[torch.arange(len(some)), of.clamp(min=0)]
-        found.append(torch.where(of[:, None, None] < 0, logits.mean(dim=1), own))
-    return torch.cat(found)
+    found = features.new_empty(len(features), *heads.shape[2:])
+    for part in parts.unique().tolist():
+        rows, asked = _rows_of(parts, part), heads.mean(dim=1) if part < 0 else heads[:, part]
+        found[rows] = (features[rows] @ asked[:-1].flatten(1)).unflatten(1, asked.shape[1:]).add_(asked[-1])
+    return found
 
 
 def _trusted_head(features: Tensor, labels: Tensor, classes: int) -> Tensor:

@@ -196,22 +196,27 @@ def mean_matrix(found: Sequence[Candidate]) -> Tensor:
     return torch.stack([w * one.transition for w, one in zip(shares_of(found), found, strict=True)]).sum(dim=0)
 
 
-def mean_predictions(logits: Tensor, found: Sequence[Candidate]) -> Tensor:
-    """Return p in the mean of the candidates."""
-    pairs = zip(shares_of(found), found, strict=True)
-    return torch.stack([weight * one.predictions(logits) for weight, one in pairs if weight > 1e-3]).sum(dim=0)
+def weighed_predictions(pairs: Sequence[tuple[Tensor, Candidate]]) -> Tensor:
+    """Return p in the mean of candidates, each by what judges said under it."""
+    weights, mean = shares_of([candidate for _, candidate in pairs]), torch.zeros(())
+    for weight, (logits, one) in zip(weights, pairs, strict=True):
+        if weight > 1e-3:
+            mean = mean + weight * one.predictions(logits)
+    return mean
 
 
 def mean_noise(logits: Tensor, found: Sequence[Candidate], given: Tensor) -> Noise:
     """Return what the labels come from in the mean of the candidates."""
-    pairs = zip(shares_of(found), found, strict=True)
-    reached = [weight * one.reached(one.predictions(logits), given) for weight, one in pairs if weight > 1e-3]
-    return Noise(mean_matrix(found), torch.stack(reached).sum(dim=0))
+    reached = torch.zeros(())
+    for weight, one in zip(shares_of(found), found, strict=True):
+        if weight > 1e-3:
+            reached = reached + weight * one.reached(one.predictions(logits), given)
+    return Noise(mean_matrix(found), reached)
 
 
 def believed_shares(logits: Tensor, found: Sequence[Candidate], given: Tensor) -> Tensor:
     """Return the shares of the true classes by all candidates together."""
-    q = true_posterior(mean_predictions(logits, found), given, mean_matrix(found))
+    q = true_posterior(weighed_predictions([(logits, one) for one in found]), given, mean_matrix(found))
     return q.mean(dim=0).clamp(min=0.02 / q.shape[1])
 
 

@@ -8,19 +8,17 @@ learns the verdict by all judges on all examples.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import cross_entropy, one_hot
-from karat.methods.karat.appearance import learn_appearance, of_length
 from karat.methods.karat.classifier import SoftlyLabelled, fit_classifier
 from karat.methods.karat.constants import CONSTANTS, Constants
-from karat.methods.karat.folds import Labels, View
-from karat.methods.karat.neighbours import smoothed
+from karat.methods.karat.folds import Labels, View, deal
 from karat.methods.karat.verdict import Hearing, Verdict, decide, hear
+from karat.methods.karat.views import look_at
 from karat.methods.method import Finished, Judgement, Method, Phase, Task, logits_at
 from karat.methods.settings import KaratSettings
 from karat.methods.shared.forest import Forest, WithTrees
@@ -80,12 +78,15 @@ class Karat(Method):
         """Judge the labels by what the inputs look like, which needs no network."""
         task, constants = self.task, self.constants.verdict
         self.seed = int(torch.randint(2**63 - 1, (), generator=generator))
-        views, vectors = self._views(), None
+        generator, vectors = self._generator(), None
+        folds = deal(self.labels, generator, constants)
+        views, looks = look_at(task, folds.learned, self._generator(), self.constants)
+        others = looks.others(task, folds.others, constants.others)
         task.tell("judging their labels", 0.0)
         if task.modality == "vectors" and views[0].noisy.shape[1] <= constants.trees.longest_vector:
             read = (task.noisy_inputs, len(task)), (task.trusted_inputs, len(task.trusted_labels))
             vectors = View(*(inputs(torch.arange(count)).float().cpu() for inputs, count in read))
-        self.hearing, forest = hear(views, vectors, self.labels, self._generator(), constants)
+        self.hearing, forest = hear(views, vectors, self.labels, folds, generator, others, constants)
         self.forest = self.forest if forest is None else forest
         self._decide(None)
         task.tell("judging their labels", 1.0)
@@ -208,20 +209,6 @@ class Karat(Method):
     def _generator(self) -> torch.Generator:
         """Return the run's generator of folds and halves."""
         return torch.Generator().manual_seed(self.seed)
-
-    def _views(self) -> list[View]:
-        """Describe what the inputs look like, with close neighbours and with whole clusters."""
-        task, constants = self.task, self.constants
-        generator = self._generator()
-        appearance = learn_appearance(
-            task.noisy_inputs, len(task), task.modality, generator, task.mirrored, constants.appearance
-        )
-        noisy = appearance.features(task.noisy_inputs, len(task), partial(task.tell, "looking at the inputs"))
-        trusted = appearance.features(task.trusted_inputs, len(task.trusted_labels))
-        return [
-            View(*of_length(version, constants.appearance.length).split([len(noisy), len(trusted)]))
-            for version in smoothed(torch.cat([noisy, trusted]), generator, constants.neighbours)
-        ]
 
 
 def _ramp(progress: Progress) -> float:

@@ -21,15 +21,15 @@ learned.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from karat.methods.karat.constants import CONSTANTS, VerdictConstants
-from karat.methods.karat.folds import Folds, Labels, View, deal
-from karat.methods.karat.heads import Judged, fit_heads, judged_by, trusted_heads, with_one
+from karat.methods.karat.folds import Folds, Labels, View
+from karat.methods.karat.heads import Judged, fit_heads, judged_by, trusted_heads
 from karat.methods.karat.hypotheses import (
     FAMILIES,
     MATRICES,
@@ -38,13 +38,13 @@ from karat.methods.karat.hypotheses import (
     believed_shares,
     mean_matrix,
     mean_noise,
-    mean_predictions,
     noisy_count,
     one_rate,
     posterior_of,
     predictions,
     shares_of,
     weighed_candidates,
+    weighed_predictions,
 )
 from karat.methods.karat.trees import Grown, grow_trees
 from karat.methods.shared.forest import Forest
@@ -55,6 +55,9 @@ from karat.noise_matrix import (
     uniform_transition,
     without_noise,
 )
+
+Others = Iterable[tuple[Tensor, Sequence[Tensor]]]
+"""Some noisy rows at a time, and their features in each view."""
 
 TINY = 1e-9
 MOST_PLANTED = 20_000_000  # numbers, where trusted examples are planted under every label
@@ -93,26 +96,45 @@ def hear(
     views: Sequence[View],
     vectors: View | None,
     labels: Labels,
+    folds: Folds,
     generator: torch.Generator,
+    others: Others = (),
     constants: VerdictConstants = CONSTANTS.verdict,
 ) -> tuple[Hearing, Forest | None]:
     """Fit the judges under each hypothesis, in turns with T; return also the trees for new examples.
 
-    `vectors` are what trees look at, None where there are none or too long ones.
+    `views` are of the noisy examples that heads learn from, `others` yields the rest. `vectors` are what trees look at,
+    all of them; None where there are none or too long ones.
     """
-    folds = deal(labels, generator, constants)
     priors = [trusted_heads(view.trusted, labels, folds) for view in views]
     trees = None if vectors is None else grow_trees(vectors, labels, folds, constants.trees)
-    sample = torch.randperm(len(labels.given), generator=generator)[: constants.sample]
-    evidence = _Evidence(views, priors, trees, labels, folds, sample)
+    rows = torch.randperm(len(labels.given), generator=generator)
+    sample, learned = rows[folds.noisy[rows] >= 0][: constants.sample], folds.learned
+    evidence = _Evidence(
+        views,
+        priors,
+        None if trees is None else trees._replace(noisy=trees.noisy[learned]),
+        labels._replace(given=labels.given[learned]),
+        folds._replace(noisy=folds.noisy[learned]),
+        torch.searchsorted(learned, sample),
+    )
     heard: list[_Heard] = []
     for family in MATRICES:
         start = uniform_transition(labels.classes, 0.0 if family == "none" else constants.first_rate).float()
         if family == "full":
-            start = _by_trusted(evidence, start) if len(labels.trusted) else _by_majority(heard, labels)
+            start = _by_trusted(evidence, start) if len(labels.trusted) else _by_majority(heard, evidence.labels)
         heard.append(_heard(family, evidence, start, constants))
+    noisy = torch.empty(len(heard), len(heard[0].said.noisy), *labels.given.shape, labels.classes)
+    for said, one in zip(noisy, heard, strict=True):
+        said[:, learned] = one.said.noisy
+        if trees is not None:
+            said[-1, folds.others] = without_noise(trees.noisy[folds.others], one.transition, one.shares).log()
+    for some, looks in others:
+        for place, look in enumerate(looks):
+            for said, one in zip(noisy, heard, strict=True):
+                said[place, some] = torch.addmm(one.heads[place][-1], look, one.heads[place][:-1])
     hearing = Hearing(
-        torch.stack([one.said.noisy for one in heard]),
+        noisy,
         torch.stack([one.said.trusted for one in heard]),
         torch.stack([one.shares for one in heard]),
         torch.stack([one.transition for one in heard]),
@@ -143,6 +165,8 @@ class _Heard(NamedTuple):
     shares: Tensor
     transition: Tensor
     candidates: list[Candidate]
+    heads: list[Tensor]
+    """of each view [feature, class], for examples that none has learned from"""
 
 
 def _heard(family: str, evidence: _Evidence, transition: Tensor, constants: VerdictConstants) -> _Heard:
@@ -151,10 +175,12 @@ def _heard(family: str, evidence: _Evidence, transition: Tensor, constants: Verd
     shares = labels.given.bincount(minlength=labels.classes).clamp(min=1) / len(labels.given)
     heads = [prior[:, :, None].repeat(1, 1, len(constants.strengths), 1) for prior in priors]
     for turn in range(constants.rounds):
-        judged = []
+        judged, of_others = [], []
         for place, view in enumerate(views):
             heads[place] = fit_heads(heads[place], view, priors[place], labels, folds, transition, shares, constants)
-            judged.append(judged_by(heads[place], view, labels, folds, transition, shares))
+            own, together = judged_by(heads[place], view, labels, folds, transition, shares)
+            judged.append(own)
+            of_others.append(together)
         if trees is not None:
             given = trees.noisy, trees.trusted
             judged.append(Judged(*(without_noise(part, transition, shares).log() for part in given)))
@@ -162,7 +188,7 @@ def _heard(family: str, evidence: _Evidence, transition: Tensor, constants: Verd
         found = weighed_candidates(family, said, labels, transition, shares, sample, folds.trusted >= 0, constants)
         if turn < constants.rounds - 1:
             transition, shares = mean_matrix(found), believed_shares(said.noisy[:, sample], found, labels.given[sample])
-    return _Heard(said, shares, transition, found)
+    return _Heard(said, shares, transition, found, of_others)
 
 
 def decide(
@@ -179,31 +205,25 @@ def decide(
         start, shares = hearing.transitions[place], hearing.shares[place]
         found = weighed_candidates(family, said, labels, start, shares, hearing.sample, hearing.unseen, constants)
         families.append((said, found))
-    beliefs = _each_candidate(families, labels.given, constants)
+    beliefs: Iterable[_Belief] = _each_candidate(families, labels.given, constants)
     if network is not None:
-        beliefs = [_with_network(belief, network, labels, constants) for belief in _each_family(families, labels.given)]
-    logarithms = torch.tensor([belief.weight for belief in beliefs], dtype=torch.float64)
-    weights = logarithms.softmax(dim=0).tolist()
-    beliefs = [belief._replace(weight=weight) for belief, weight in zip(beliefs, weights, strict=True)]
-    posteriors = [posterior_of(one.p, one.noise.reached) for one in beliefs]
-    rates = [(*_rate(one, q, labels.given), one.weight) for one, q in zip(beliefs, posteriors, strict=True)]
+        of_families = _each_family(families, labels.given)
+        beliefs = _weighed([_with_network(belief, network, labels, constants) for belief in of_families])
+    means, rates = [torch.zeros(())] * 5, []
+    for one in beliefs:  # each is gone before the next one is made
+        q = posterior_of(one.p, one.noise.reached)
+        rates.append((*_rate(one, q, labels.given), one.weight))
+        parts = (one.p, q, one.noise.transition, one.shares, one.mixture)
+        means = [whole + one.weight * part for whole, part in zip(means, parts, strict=True)]
+    p, q, transition, shares, mixture = (whole.div_(whole.sum(dim=-1, keepdim=True)) for whole in means)
+    caution = _caution(families, hearing, labels, constants)
+    return Verdict(p, q, transition, shares, mixture, torch.tensor(rates), caution)
 
-    def mean(parts: Sequence[Tensor]) -> Tensor:
-        weighed = (part * one.weight for one, part in zip(beliefs, parts, strict=True))
-        whole = torch.zeros_like(parts[0])
-        for part in weighed:
-            whole += part
-        return whole / whole.sum(dim=-1, keepdim=True)
 
-    return Verdict(
-        mean([one.p for one in beliefs]),
-        mean(posteriors),
-        mean([one.noise.transition for one in beliefs]),
-        mean([one.shares for one in beliefs]),
-        mean([one.mixture for one in beliefs]),
-        torch.tensor(rates),
-        _caution(families, hearing, labels, constants),
-    )
+def _weighed(beliefs: Sequence["_Belief"]) -> list["_Belief"]:
+    """Return beliefs with their shares of all weights in the place of logarithms."""
+    weights = torch.tensor([belief.weight for belief in beliefs], dtype=torch.float64).softmax(dim=0).tolist()
+    return [belief._replace(weight=weight) for belief, weight in zip(beliefs, weights, strict=True)]
 
 
 def _caution(families: Sequence[_Family], hearing: Hearing, labels: Labels, constants: VerdictConstants) -> Tensor:
@@ -239,7 +259,7 @@ def _caution(families: Sequence[_Family], hearing: Hearing, labels: Labels, cons
 
 
 class _Belief(NamedTuple):
-    """What is predicted under a hypothesis, and how much it weighs: a logarithm, until all are known."""
+    """What is predicted under a hypothesis, and how much it weighs: a logarithm, where others are not known yet."""
 
     p: Tensor
     noise: Noise
@@ -248,17 +268,16 @@ class _Belief(NamedTuple):
     weight: float
 
 
-def _each_candidate(families: Sequence[_Family], given: Tensor, constants: VerdictConstants) -> list[_Belief]:
-    """Return what is believed under each candidate that weighs something."""
+def _each_candidate(families: Sequence[_Family], given: Tensor, constants: VerdictConstants) -> Iterator[_Belief]:
+    """Yield what is believed under each candidate that weighs something, with its share of their weights."""
     pairs = [(said.noisy, candidate) for said, found in families for candidate in found]
     weights = shares_of([candidate for _, candidate in pairs])
-    beliefs = []
-    for weight, (logits, one) in zip(weights, pairs, strict=True):
-        if weight >= constants.least_weight:
-            p = one.predictions(logits)
-            noise = Noise(one.transition, one.reached(p, given))
-            beliefs.append(_Belief(p, noise, one.shares, one.mixture, math.log(weight)))
-    return beliefs
+    kept = [(weight, *pair) for weight, pair in zip(weights, pairs, strict=True) if weight >= constants.least_weight]
+    whole = sum(weight for weight, *_ in kept)
+    for weight, logits, one in kept:
+        p = one.predictions(logits)
+        noise = Noise(one.transition, one.reached(p, given))
+        yield _Belief(p, noise, one.shares, one.mixture, weight / whole)
 
 
 def _each_family(families: Sequence[_Family], given: Tensor) -> list[_Belief]:
@@ -267,7 +286,7 @@ def _each_family(families: Sequence[_Family], given: Tensor) -> list[_Belief]:
     shares = [of_family.logsumexp(dim=0).item() for of_family in weights]
     return [
         _Belief(
-            mean_predictions(said.noisy, found),
+            weighed_predictions([(said.noisy, one) for one in found]),
             mean_noise(said.noisy, found, given),
             found[0].shares,
             torch.stack([w * one.mixture for w, one in zip(shares_of(found), found, strict=True)]).sum(dim=0),
@@ -333,7 +352,8 @@ def _by_trusted(evidence: _Evidence, start: Tensor) -> Tensor:
         said = trusted_transition(trees.trusted, labels.trusted)
         even = one_rate(said, counts.flatten())
         return (counts * said + weight * even) / (counts + weight)
-    logits = [with_one(view.noisy) @ prior.mean(dim=1) for view, prior in zip(views, priors, strict=True)]
+    heads = [prior.mean(dim=1) for prior in priors]
+    logits = [torch.addmm(head[-1], view.noisy, head[:-1]) for view, head in zip(views, heads, strict=True)]
     alone = torch.stack(logits).mean(dim=0).softmax(dim=1)
     return fit_transition(alone, labels.given, start, lambda counts: 0.1, rounds=30)
 
@@ -344,9 +364,7 @@ def _by_majority(heard: Sequence[_Heard], labels: Labels) -> Tensor:
     That is so where labels are right more often than wrong in any one way, and classes do not overlap.
     """
     pairs = [(one.said.noisy, candidate) for one in heard for candidate in one.candidates]
-    weights = shares_of([candidate for _, candidate in pairs])
-    parts = [w * one.predictions(logits) for w, (logits, one) in zip(weights, pairs, strict=True) if w > 1e-3]
-    p = torch.stack(parts).sum(dim=0)
+    p = weighed_predictions(pairs)
     hard = torch.eye(labels.classes)[p.argmax(dim=1)]
     start = fit_transition(hard, labels.given, uniform_transition(labels.classes, 0.5).float(), lambda counts: 0.1)
     return diagonally_dominant(start)

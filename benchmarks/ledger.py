@@ -82,7 +82,8 @@ def main() -> None:
     size = sum(column.numel() * column.element_size() for column in ledger.state_dict().values())
     print(
         f"{options.rows:,} rows, {options.classes} classes: {size / options.rows:.0f} bytes a row, "
-        f"{size / 2**30:.1f} GiB; made in {time.perf_counter() - began:.0f} s ({time.process_time() - processor:.0f} s of a processor)"
+        f"{size / 2**30:.1f} GiB; made in {time.perf_counter() - began:.0f} s "
+        f"({time.process_time() - processor:.0f} s of a processor)"
     )
     for name in ("at random", "in order"):
         times = []

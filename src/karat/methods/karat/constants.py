@@ -58,8 +58,9 @@ class VerdictConstants:
     sample: int = 2_000  # noisy examples by which hypotheses are weighed
     noisy_count: int = 1_000  # labels that all noisy ones count for together; more where more are trusted
     full_prior: float = 1.0  # what a full matrix has against it, in nats: one for each class and two more
-    free_prior: float = 0.5  # and for each of its numbers, which fit labels and judges by chance
     swap_prior: float = 10.0  # and where it says that most labels of a class are wrong alike
+    alike_prior: float = 4.0  # what wrong labels of classes that look alike have against them, in nats
+    likenesses: tuple[float, ...] = (0.25, 0.5)  # powers of p from which they may be drawn
     blur_prior: float = 1.0  # and in nats for each one by which it tells classes apart less than one rate does
     sharpness: tuple[float, ...] = (0.5, 0.71, 1.0, 1.41, 2.0, 2.83)  # of the judges together
     sharpness_width: float = 0.5  # standard deviation of the prior of its logarithm

@@ -1,12 +1,13 @@
 """Hypotheses about the noise: what T may be like, what judges are worth under each, and how much each weighs.
 
-A hypothesis is a family of matrices T (none, one rate, full); a candidate is one of its members with a mixture of the
-judges, a sharpness and a floor. `verdict.py` has the formulas, and averages over all candidates.
+A hypothesis is a family of matrices T (none, one rate, full, or one of each example's own: wrong labels are those of
+classes that look alike); a candidate is one of its members with a mixture of the judges, a sharpness and a floor.
+`verdict.py` has the formulas, and averages over all candidates.
 """
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -28,6 +29,44 @@ MOSTLY = 0.6  # of a class's labels: 40% that become one other are found as up t
 NOBODY = 1.0  # the floor with which no judge is heard, and p is the shares of the classes
 
 
+class Alike(NamedTuple):
+    """Wrong labels are those of classes that look alike: a share of the labels is redrawn from `s_i ∝ p_i^likeness`."""
+
+    redrawn: float
+    likeness: float
+
+    def reached(self, p: Tensor, given: Tensor) -> Tensor:
+        """Return `(1 − r)·[c = given_i] + r·s_i(given_i)` [example, class].
+
+        >>> Alike(0.5, 1.0).reached(torch.tensor([[0.8, 0.2]]), torch.tensor([1]))
+        tensor([[0.1000, 0.6000]])
+        """
+        given = given[:, None]
+        drawn = (self.redrawn * self._drawn(p)).gather(1, given)
+        return drawn.repeat(1, p.shape[1]).scatter_add_(1, given, torch.full_like(drawn, 1 - self.redrawn))
+
+    def matrices(self, p: Tensor) -> Tensor:
+        """Return T of each example [example, true, given]."""
+        return (1 - self.redrawn) * torch.eye(p.shape[1]).to(p) + self.redrawn * self._drawn(p)[:, None]
+
+    def mean(self, p: Tensor) -> Tensor:
+        """Return T[true, given] in the mean over the examples of each class."""
+        of_class = p / p.sum(dim=0).clamp(min=TINY)
+        return (1 - self.redrawn) * torch.eye(p.shape[1]).to(p) + self.redrawn * (of_class.T @ self._drawn(p))
+
+    def fitted(self, p: Tensor, given: Tensor, rounds: int = 20) -> "Alike":
+        """Return it with the share of redrawn labels that makes the given ones likeliest, by so many rounds of EM."""
+        right, drawn = (part.gather(1, given[:, None]) for part in (p, self._drawn(p)))
+        redrawn = self.redrawn
+        for _ in range(rounds):
+            redrawn = float((redrawn * drawn / ((1 - redrawn) * right + redrawn * drawn).clamp(min=TINY)).mean())
+        return self._replace(redrawn=redrawn)
+
+    def _drawn(self, p: Tensor) -> Tensor:
+        powers = p.clamp(min=TINY) ** self.likeness
+        return powers / powers.sum(dim=1, keepdim=True)
+
+
 class Candidate(NamedTuple):
     """A hypothesis with its numbers, and how much it weighs (a logarithm)."""
 
@@ -36,11 +75,29 @@ class Candidate(NamedTuple):
     floor: float
     shares: Tensor
     transition: Tensor
+    """T[true, given], in the mean over the examples where each has its own"""
     weight: float
+    alike: Alike | None = None
+    """how wrong labels come to be, where T is each example's own"""
 
     def predictions(self, logits: Tensor) -> Tensor:
         """Return p of what the judges said [judge, example, class]."""
         return predictions(logits, self.mixture, self.sharpness, self.floor, self.shares)
+
+    def reached(self, p: Tensor, given: Tensor) -> Tensor:
+        """Return how likely an example of each class would have got the given label [example, class]."""
+        return self.transition.T[given].to(p) if self.alike is None else self.alike.reached(p, given)
+
+    def matrices(self, p: Tensor) -> Tensor:
+        """Return T of each example [example, true, given], or one for all."""
+        return self.transition.to(p)[None] if self.alike is None else self.alike.matrices(p)
+
+
+class Noise(NamedTuple):
+    """How classes get their labels: T[true, given] in the mean, and how likely each class is to get a row's label."""
+
+    transition: Tensor
+    reached: Tensor
 
 
 def weighed_candidates(
@@ -56,35 +113,66 @@ def weighed_candidates(
     """Weigh every mixture, sharpness and floor under this hypothesis."""
     given, classes, trusted = labels.given[sample], labels.classes, labels.trusted
     noisy_logits, count = said.noisy[:, sample], noisy_count(labels, constants)
-    # Each number that T is free to choose makes labels likelier by chance, by half a nat. Where no trusted label can
-    # tell the hypotheses apart, none is ruled out.
-    spurious = constants.free_prior * (classes * (classes - 1) - 1)
-    against_full = constants.full_prior * (classes + 2) + spurious if len(trusted) else 1.0
+    # Where no trusted label can tell the hypotheses apart, none is ruled out.
+    against_full = constants.full_prior * (classes + 2) if len(trusted) else 1.0
     found = []
     mixtures = mixtures_of(len(said.noisy))
     unseen_ones = bool(is_unseen.any())  # the only ones of their classes say which is which
     heard = [*itertools.product(mixtures, constants.sharpness, constants.floors)]
     for mixture, sharpness, floor in (*heard, (mixtures[-1], 1.0, NOBODY)):
         p = predictions(noisy_logits, mixture, sharpness, floor, shares)
-        matrix = transition
-        for _ in range(4):
-            believed = true_posterior(p, given, matrix).mean(dim=0)
-            matrix = FAMILIES[family](fit_transition(p, given, matrix, lambda counts: 0.1), believed)
-            if not len(trusted):
-                matrix = diagonally_dominant(matrix)
-        believed = true_posterior(p, given, matrix).mean(dim=0).clamp(min=0.02 / classes)
-        unseen = predictions(said.trusted, mixture, sharpness, floor, shares) * (labels.trusted_shares / believed)
-        right = (unseen / unseen.sum(dim=1, keepdim=True)).gather(1, trusted[:, None]).clamp(min=TINY).log().sum()
-        noisy = label_likelihood(p, given, matrix).log().mean()
-        log_sharpness = torch.tensor(sharpness).log() / constants.sharpness_width
-        weight = float(right + count * noisy - log_sharpness**2 / 2)
+        of_trusted = predictions(said.trusted, mixture, sharpness, floor, shares)
+        log_sharpness = math.log(sharpness) / constants.sharpness_width
+        prior = -(log_sharpness**2) / 2
         if floor == NOBODY:
-            weight += math.log(len(heard))  # judges are as likely to know nothing as to know something
-        if family == "full":
-            weight += constants.blur_prior * _blur(matrix, believed) - against_full
-            weight -= constants.swap_prior * (unseen_ones and _is_swapped(matrix))
-        found.append(Candidate(mixture, sharpness, floor, shares, matrix, weight))
+            prior += math.log(len(heard))  # judges are as likely to know nothing as to know something
+        for matrix, alike in _fitted(family, p, given, transition, bool(len(trusted)), constants):
+            candidate = Candidate(mixture, sharpness, floor, shares, matrix, prior, alike)
+            joint = p * candidate.reached(p, given)
+            likelihood = joint.sum(dim=1, keepdim=True).clamp(min=torch.finfo(joint.dtype).tiny)
+            believed = (joint / likelihood).mean(dim=0).clamp(min=0.02 / classes)
+            noisy = float(likelihood.log().mean())
+            if family == "full":
+                noisy = (noisy + _unseen_likelihood(p, given, transition)) / 2
+            unseen = of_trusted * (labels.trusted_shares / believed)
+            right = (unseen / unseen.sum(dim=1, keepdim=True)).gather(1, trusted[:, None]).clamp(min=TINY).log().sum()
+            weight = prior + float(right) + count * noisy
+            if family == "full":
+                weight += constants.blur_prior * _blur(matrix, believed) - against_full
+                weight -= constants.swap_prior * (unseen_ones and _is_swapped(matrix))
+            if family == "alike":
+                weight -= constants.alike_prior + math.log(len(constants.likenesses))
+            found.append(candidate._replace(weight=weight))
     return found
+
+
+def _fitted(
+    family: str, p: Tensor, given: Tensor, start: Tensor, has_trusted: bool, constants: VerdictConstants
+) -> Iterator[tuple[Tensor, Alike | None]]:
+    """Yield T that is fitted to the given labels under a hypothesis; for classes that look alike one for each power."""
+    if family == "alike":
+        for likeness in constants.likenesses:
+            alike = Alike(0.5, likeness).fitted(p, given)
+            yield alike.mean(p), alike
+        return
+    matrix = start
+    for _ in range(4):
+        believed = true_posterior(p, given, matrix).mean(dim=0)
+        matrix = MATRICES[family](fit_transition(p, given, matrix, lambda counts: 0.1), believed)
+        if not has_trusted:
+            matrix = diagonally_dominant(matrix)
+    yield matrix, None
+
+
+def _unseen_likelihood(p: Tensor, given: Tensor, start: Tensor) -> float:
+    """Return how likely labels are under a full T that was fitted to the other half of them (a mean of logarithms).
+
+    What T gains by chance on labels that it was fitted to, it loses on others: the mean of both is fair.
+    """
+    halves = [(p[place::2], given[place::2]) for place in (0, 1)]
+    fitted = [fit_transition(*half, start, lambda counts: 0.1, rounds=4) for half in halves]
+    unseen = [label_likelihood(*half, matrix).log() for half, matrix in zip(halves, reversed(fitted), strict=True)]
+    return float(torch.cat(unseen).mean())
 
 
 def noisy_count(labels: Labels, constants: VerdictConstants) -> int:
@@ -117,10 +205,25 @@ def weighed_predictions(pairs: Sequence[tuple[Tensor, Candidate]]) -> Tensor:
     return mean
 
 
+def mean_noise(logits: Tensor, found: Sequence[Candidate], given: Tensor) -> Noise:
+    """Return what the labels come from in the mean of the candidates."""
+    reached = torch.zeros(())
+    for weight, one in zip(shares_of(found), found, strict=True):
+        if weight > 1e-3:
+            reached = reached + weight * one.reached(one.predictions(logits), given)
+    return Noise(mean_matrix(found), reached)
+
+
 def believed_shares(logits: Tensor, found: Sequence[Candidate], given: Tensor) -> Tensor:
     """Return the shares of the true classes by all candidates together."""
     q = true_posterior(weighed_predictions([(logits, one) for one in found]), given, mean_matrix(found))
     return q.mean(dim=0).clamp(min=0.02 / q.shape[1])
+
+
+def posterior_of(p: Tensor, reached: Tensor) -> Tensor:
+    """Return `q(c) ∝ p(c)·reached(c)`."""
+    joint = p * reached
+    return joint / joint.sum(dim=1, keepdim=True).clamp(min=torch.finfo(joint.dtype).tiny)
 
 
 def mixtures_of(judges: int) -> list[Tensor]:
@@ -180,4 +283,6 @@ def _full(transition: Tensor, shares: Tensor) -> Tensor:
     return transition
 
 
-FAMILIES = {"none": _none, "one": one_rate, "full": _full}
+MATRICES = {"none": _none, "one": one_rate, "full": _full}
+FAMILIES = {**{family: family for family in MATRICES}, "alike": "one"}
+"""All hypotheses, and under which of the matrices judges were fitted that speak for each (DECISIONS.md)."""

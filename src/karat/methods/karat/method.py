@@ -130,8 +130,8 @@ class Karat(Method):
         share = self.constants.network.own_share * _ramp(batch.progress)
         if not share:
             return torch.where(own, self.verdict.posterior[rows], self.verdict.probabilities[rows]).to(said)
-        likelihood = torch.where(own, self.verdict.transition.T[self.labels.given[rows]], torch.ones(()))
-        known = (self.verdict.probabilities[rows] ** (1 - share) * likelihood).to(device, said.dtype)
+        p, q = self.verdict.probabilities[rows].clamp(min=1e-12), self.verdict.posterior[rows]
+        known = (p ** (1 - share) * torch.where(own, q / p, torch.ones(()))).to(device, said.dtype)
         together = known * said**share
         return together / together.sum(dim=1, keepdim=True).clamp(min=1e-12)
 

@@ -32,11 +32,15 @@ from karat.methods.karat.folds import Folds, Labels, View
 from karat.methods.karat.heads import Judged, fit_heads, judged_by, trusted_heads
 from karat.methods.karat.hypotheses import (
     FAMILIES,
+    MATRICES,
     Candidate,
+    Noise,
     believed_shares,
     mean_matrix,
+    mean_noise,
     noisy_count,
     one_rate,
+    posterior_of,
     predictions,
     shares_of,
     weighed_candidates,
@@ -47,8 +51,6 @@ from karat.methods.shared.forest import Forest
 from karat.noise_matrix import (
     diagonally_dominant,
     fit_transition,
-    label_likelihood,
-    true_posterior,
     trusted_transition,
     uniform_transition,
     without_noise,
@@ -117,7 +119,7 @@ def hear(
         torch.searchsorted(learned, sample),
     )
     heard: list[_Heard] = []
-    for family in FAMILIES:
+    for family in MATRICES:
         start = uniform_transition(labels.classes, 0.0 if family == "none" else constants.first_rate).float()
         if family == "full":
             start = _by_trusted(evidence, start) if len(labels.trusted) else _by_majority(heard, evidence.labels)
@@ -140,6 +142,9 @@ def hear(
         folds.trusted >= 0,
     )
     return hearing, None if trees is None else trees.forest
+
+
+_Family = tuple[Judged, list[Candidate]]  # what judges said, and the candidates of a hypothesis
 
 
 class _Evidence(NamedTuple):
@@ -169,8 +174,7 @@ def _heard(family: str, evidence: _Evidence, transition: Tensor, constants: Verd
     views, priors, trees, labels, folds, sample = evidence
     shares = labels.given.bincount(minlength=labels.classes).clamp(min=1) / len(labels.given)
     heads = [prior[:, :, None].repeat(1, 1, len(constants.strengths), 1) for prior in priors]
-    rounds = 1 if family == "none" else constants.rounds
-    for turn in range(rounds):
+    for turn in range(constants.rounds):
         judged, of_others = [], []
         for place, view in enumerate(views):
             heads[place] = fit_heads(heads[place], view, priors[place], labels, folds, transition, shares, constants)
@@ -182,7 +186,7 @@ def _heard(family: str, evidence: _Evidence, transition: Tensor, constants: Verd
             judged.append(Judged(*(without_noise(part, transition, shares).log() for part in given)))
         said = Judged(*(torch.stack(part) for part in zip(*judged, strict=True)))
         found = weighed_candidates(family, said, labels, transition, shares, sample, folds.trusted >= 0, constants)
-        if turn < rounds - 1:
+        if turn < constants.rounds - 1:
             transition, shares = mean_matrix(found), believed_shares(said.noisy[:, sample], found, labels.given[sample])
     return _Heard(said, shares, transition, found, of_others)
 
@@ -195,19 +199,21 @@ def decide(
 ) -> Verdict:
     """Average over all hypotheses; `network` are the logits of networks that have not learned the labels they judge."""
     families = []
-    for place, family in enumerate(FAMILIES):
+    for family, judges in FAMILIES.items():
+        place = [*MATRICES].index(judges)
         said = Judged(hearing.noisy[place], hearing.trusted[place])
         start, shares = hearing.transitions[place], hearing.shares[place]
         found = weighed_candidates(family, said, labels, start, shares, hearing.sample, hearing.unseen, constants)
-        families.append((said.noisy, found))
-    beliefs: Iterable[_Belief] = _each_candidate(families, constants)
+        families.append((said, found))
+    beliefs: Iterable[_Belief] = _each_candidate(families, labels.given, constants)
     if network is not None:
-        beliefs = _weighed([_with_network(belief, network, labels, constants) for belief in _each_family(families)])
+        heard = [_with_network(belief, network, labels, constants) for belief in _each_family(families, labels.given)]
+        beliefs = _weighed(heard)
     means, rates = [torch.zeros(())] * 5, []
     for one in beliefs:  # each is gone before the next one is made
-        q = true_posterior(one.p, labels.given, one.transition)
-        rates.append((*_rate(one.p, q, labels.given, one.transition), one.weight))
-        parts = (one.p, q, one.transition, one.shares, one.mixture)
+        q = posterior_of(one.p, one.noise.reached)
+        rates.append((*_rate(one, q, labels.given), one.weight))
+        parts = (one.p, q, one.noise.transition, one.shares, one.mixture)
         means = [whole + one.weight * part for whole, part in zip(means, parts, strict=True)]
     p, q, transition, shares, mixture = (whole.div_(whole.sum(dim=-1, keepdim=True)) for whole in means)
     caution = _caution(families, hearing, labels, constants)
@@ -220,28 +226,28 @@ def _weighed(beliefs: Sequence["_Belief"]) -> list["_Belief"]:
     return [belief._replace(weight=weight) for belief, weight in zip(beliefs, weights, strict=True)]
 
 
-def _caution(
-    families: Sequence[tuple[Tensor, list[Candidate]]], hearing: Hearing, labels: Labels, constants: VerdictConstants
-) -> Tensor:
+def _caution(families: Sequence[_Family], hearing: Hearing, labels: Labels, constants: VerdictConstants) -> Tensor:
     """Return the power a ≤ 1 with which `q^a` claims no more than trusted labels allow, by one standard error.
 
     Every unseen trusted example is planted among the noisy ones under each label y that its class c may have got, with
     the weight T[c, y]. How likely `q^a` makes c says how sure a may be, with log a around 0 before anything is known.
     """
-    pairs = [(place, candidate) for place, (_, found) in enumerate(families) for candidate in found]
+    pairs = [(said.trusted, candidate) for said, found in families for candidate in found]
     rows = hearing.unseen.nonzero().flatten()[: MOST_PLANTED // labels.classes**2]
     right, each = labels.trusted[rows], torch.arange(len(rows))
     planted = torch.zeros(len(rows), labels.classes, labels.classes)  # [example, true, given]
-    shares, transition = torch.zeros(labels.classes), torch.zeros(labels.classes, labels.classes)
-    for weight, (place, one) in zip(shares_of([one for _, one in pairs]), pairs, strict=True):
+    shares, given = torch.zeros(labels.classes), torch.zeros(len(rows), labels.classes)
+    for weight, (logits, one) in zip(shares_of([one for _, one in pairs]), pairs, strict=True):
         if weight >= constants.least_weight:
-            joint = one.predictions(hearing.trusted[place][:, rows])[:, :, None] * one.transition.float()
+            p = one.predictions(logits[:, rows])
+            matrices = one.matrices(p)
+            joint = p[:, :, None] * matrices
             planted += weight * joint / joint.sum(dim=1, keepdim=True).clamp(min=TINY)
-            transition += weight * one.transition.float()
+            given += weight * matrices.expand_as(joint)[each, right]
             shares += weight * one.shares
     counted = (shares / labels.trusted_shares.clamp(min=TINY))[right]  # they are drawn class by class
     counted = counted * counted.sum() / counted.square().sum().clamp(min=TINY)
-    chances, claims = transition[right] * counted[:, None], planted.clamp(min=TINY).log()
+    chances, claims = given * counted[:, None], planted.clamp(min=TINY).log()
     logarithms = torch.linspace(-1.5, 1.0, 26)
     likelihood = torch.stack(
         [((claims * power).log_softmax(dim=1)[each, right] * chances).sum() for power in logarithms.exp()]
@@ -256,46 +262,46 @@ class _Belief(NamedTuple):
     """What is predicted under a hypothesis, and how much it weighs: a logarithm, where others are not known yet."""
 
     p: Tensor
-    transition: Tensor
+    noise: Noise
     shares: Tensor
     mixture: Tensor
     weight: float
 
 
-def _each_candidate(
-    families: Sequence[tuple[Tensor, list[Candidate]]], constants: VerdictConstants
-) -> Iterator[_Belief]:
+def _each_candidate(families: Sequence[_Family], given: Tensor, constants: VerdictConstants) -> Iterator[_Belief]:
     """Yield what is believed under each candidate that weighs something, with its share of their weights."""
-    pairs = [(logits, candidate) for logits, found in families for candidate in found]
+    pairs = [(said.noisy, candidate) for said, found in families for candidate in found]
     weights = shares_of([candidate for _, candidate in pairs])
     kept = [(weight, *pair) for weight, pair in zip(weights, pairs, strict=True) if weight >= constants.least_weight]
     whole = sum(weight for weight, *_ in kept)
     for weight, logits, one in kept:
-        yield _Belief(one.predictions(logits), one.transition, one.shares, one.mixture, weight / whole)
+        p = one.predictions(logits)
+        noise = Noise(one.transition, one.reached(p, given))
+        yield _Belief(p, noise, one.shares, one.mixture, weight / whole)
 
 
-def _each_family(families: Sequence[tuple[Tensor, list[Candidate]]]) -> list[_Belief]:
+def _each_family(families: Sequence[_Family], given: Tensor) -> list[_Belief]:
     """Return what is believed under each hypothesis, in the mean of its candidates."""
-    weights = torch.tensor([[candidate.weight for candidate in found] for _, found in families], dtype=torch.float64)
-    shares = weights.logsumexp(dim=1).tolist()
+    weights = [torch.tensor([one.weight for one in found], dtype=torch.float64) for _, found in families]
+    shares = [of_family.logsumexp(dim=0).item() for of_family in weights]
     return [
         _Belief(
-            weighed_predictions([(logits, one) for one in found]),
-            mean_matrix(found),
+            weighed_predictions([(said.noisy, one) for one in found]),
+            mean_noise(said.noisy, found, given),
             found[0].shares,
             torch.stack([w * one.mixture for w, one in zip(shares_of(found), found, strict=True)]).sum(dim=0),
             share,
         )
-        for share, (logits, found) in zip(shares, families, strict=True)
+        for share, (said, found) in zip(shares, families, strict=True)
     ]
 
 
 def _with_network(belief: _Belief, network: Tensor, labels: Labels, constants: VerdictConstants) -> _Belief:
     """Return `p' = (1 − f)·softmax(α·log p + β·z) + f·π` with what makes the given labels likeliest under T.
 
-    T stays what trusted labels allowed: networks have learned a verdict that these had a part in, so they are no unseen
-    labels for networks. Given T the noisy labels, which are unseen, tell how sure the networks may be, and they weigh
-    the hypothesis by p' as they did by p.
+    The noise stays what trusted labels allowed: networks have learned a verdict that these had a part in, so they are
+    no unseen labels for networks. Given it the noisy labels, which are unseen, tell how sure the networks may be, and
+    they weigh the hypothesis by p' as they did by p.
     """
     judged = torch.stack([belief.p.clamp(min=TINY).log(), network.log_softmax(dim=1)])
     start = torch.tensor([0.0, 0.0, math.log(constants.floors[0])])
@@ -306,30 +312,34 @@ def _with_network(belief: _Belief, network: Tensor, labels: Labels, constants: V
         *factors, floor = logarithms.exp().unbind()
         return predictions(judged, torch.stack(factors), 1.0, floor.clamp(max=0.5), belief.shares)
 
+    def likelihoods(p: Tensor) -> Tensor:
+        return (p * belief.noise.reached).sum(dim=1).clamp(min=TINY)
+
     def objective() -> Tensor:
         optimizer.zero_grad()
-        likelihood = label_likelihood(predicted(), labels.given, belief.transition).log().sum()
+        likelihood = likelihoods(predicted()).log().sum()
         loss = (logarithms - start).square().sum() / 2 - likelihood
         loss.backward()
         return loss
 
     optimizer.step(objective)
     p = predicted().detach()
-    before, after = (label_likelihood(of, labels.given, belief.transition).log().mean().item() for of in (belief.p, p))
+    before, after = (likelihoods(of).log().mean().item() for of in (belief.p, p))
     return belief._replace(p=p, weight=belief.weight + noisy_count(labels, constants) * (after - before))
 
 
-def _rate(p: Tensor, q: Tensor, given: Tensor, transition: Tensor) -> tuple[float, float]:
+def _rate(belief: _Belief, q: Tensor, given: Tensor) -> tuple[float, float]:
     """Return the share r of wrong labels, and its standard error by what the labels tell of r (Fisher information).
 
     A label has the likelihood `L(r) = (1 − r)·p(given) + r·(1 − p(given))/(classes − 1)` where wrong ones are spread
     evenly; how much it tells is the square of (log L)'. Without any noise nothing is fitted, and nothing can err.
     """
     rate = 1 - q.gather(1, given[:, None]).mean().item()
-    if bool((transition.diagonal() == 1).all()):
+    if bool((belief.noise.transition.diagonal() == 1).all()):
         return rate, 0.0
+    p = belief.p
     right = p.gather(1, given[:, None]).squeeze(1)
-    slope = ((1 - right) / (p.shape[1] - 1) - right) / label_likelihood(p, given, transition).clamp(min=TINY)
+    slope = ((1 - right) / (p.shape[1] - 1) - right) / (p * belief.noise.reached).sum(dim=1).clamp(min=TINY)
     return rate, min(1.0, slope.double().square().sum().clamp(min=TINY).rsqrt().item())
 
 

@@ -21,8 +21,8 @@ def test_a_larger_batch_and_a_method_of_more_passes_need_more():
     one, two = needed_memory(trainer()), needed_memory(trainer(batch_size=20))
     assert two - one == 10 * 2 * 4 * numbers_of_layers("fast", (1, 12, 12), 10)
     assert needed_memory(trainer("ieg")) > one
-    # 60 of the 80 digits are noisy: logits of 25 heads for 10 classes, three times, and 256 features, ten times
-    assert needed_memory(trainer("karat")) >= one + 4 * 60 * (3 * 25 * 10 + 10 * 256)
+    # 60 of the 80 digits are noisy: logits of 10 classes, 14 times, and 256 features, ten times
+    assert needed_memory(trainer("karat")) >= one + 4 * 60 * (14 * 10 + 10 * 256)
 
 
 def test_a_run_that_does_not_fit_is_told_in_a_sentence(monkeypatch):

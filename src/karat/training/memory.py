@@ -14,8 +14,10 @@ FLOAT = 4
 COPIES = 7  # of the parameters: their own, gradient, momentum, three averages, and one while a model is finished
 PASSES = 2  # what a layer returned is kept for the way back, where gradients of its size are made
 OF_PROGRAM = 40 * 2**20  # libraries that are loaded on the way, tables, the report, what the allocator keeps
-LOGIT_COPIES = 3  # of the logits of all heads that method karat judges by
-FEATURE_COPIES = 10  # of the features that it judges by: read, smoothed, split, centred
+LOGIT_COPIES = (
+    14  # of a judge's logits in method karat: three judges under three hypotheses, and what they say together
+)
+FEATURE_COPIES = 10  # of the features that heads learn from: read, smoothed, split, centred
 GIGABYTE = 2**30
 
 
@@ -41,8 +43,9 @@ def needed_memory(trainer: Trainer) -> int:
     if config.method == "karat":
         judge = CONSTANTS.verdict
         width = CONSTANTS.appearance.directions if len(shape) > 1 else min(CONSTANTS.appearance.directions, *shape)
-        logits = min(judge.most_numbers, rows * trainer.classes * judge.folds * len(judge.strengths))
-        needed += FLOAT * (LOGIT_COPIES * logits + FEATURE_COPIES * width * rows)
+        needed += FLOAT * (
+            LOGIT_COPIES * trainer.classes * rows + FEATURE_COPIES * width * min(rows, judge.most_learned)
+        )
     if isinstance(task.noisy.inputs, ImageFiles):  # decoded images are kept until the cache is full
         needed += min(CACHE_BYTES, rows * torch.Size(shape).numel())
     return needed

@@ -103,7 +103,7 @@ def test_parquet_files_are_rows_in_order(tmp_path, struct):
 def test_row_groups_are_read_when_they_are_needed(tmp_path, monkeypatch):
     """Six row groups of which one stays in memory: both images of the second are one reading, and nothing else is."""
     images = write_parquet(tmp_path / "a.parquet") + write_parquet(tmp_path / "b.parquet")
-    monkeypatch.setattr(blocks_module.KeptBlocks.__init__, "__defaults__", (1,))
+    monkeypatch.setattr(blocks_module, "KEPT_BYTES", 1)
     inputs = dataset_of(tmp_path, image_size=16).train.inputs
     inputs._cache.clear()
     loads, load = [], parquet_files.ParquetImages._load

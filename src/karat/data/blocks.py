@@ -27,8 +27,8 @@ class KeptBlocks:
     read b c b
     """
 
-    def __init__(self, most: int = KEPT_BYTES) -> None:
-        self.most = most
+    def __init__(self, most: int | None = None) -> None:
+        self.most = KEPT_BYTES if most is None else most
         self._lock = Lock()
         self._found: OrderedDict[Hashable, tuple[int, Future[Any]]] = OrderedDict()
         self._bytes = 0

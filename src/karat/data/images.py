@@ -214,6 +214,11 @@ def take(inputs: Inputs, indices: Rows) -> Inputs:
     return inputs.subset(indices) if isinstance(inputs, Lazy) else inputs[indices]
 
 
+def row_blocks(inputs: Inputs) -> Blocks | None:
+    """Return which rows are read at once; None where each row is as quickly read as another."""
+    return inputs.blocks() if isinstance(inputs, ImageFiles) else None
+
+
 def read_ahead(inputs: Inputs, rows: Iterable[Rows], ahead: int = 2) -> Iterator[Tensor]:
     """Yield the inputs at each of the rows; the next ones are read while the caller works on these.
 

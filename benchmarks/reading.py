@@ -6,7 +6,7 @@
 Each source has the same JPEGs. Rounds are interleaved: in each, every source reads ten batches of 100 in the order in
 which training would draw them, and decodes them; nothing decoded is kept, and of row groups an eighth of all bytes, as
 if there were many more. The step is one of plain training, batches of 100, at a quarter of the usual width. Processor
-time of one thread at a time, files in the cache of the system. Images come from a column of bytes, or are clouds of
+time of all threads together, files in the cache of the system. Images come from a column of bytes, or are clouds of
 random colour with grain, of `side` pixels; those of more than 64 are read at 64.
 
 `--memory` writes so many small images into tar files and says by how much the process grows (Linux).
@@ -196,6 +196,8 @@ def memory(folder: Path, count: int) -> None:
             files[rows]
 
     print(f"| and while all are read, shuffled | {peak_increase(read) / 2**20:,.0f} |")
+    grown = peak_increase(lambda: load_data(data))
+    print(f"| a dataset as training has it: listed, checked, decoded ones kept up to 2 GB | {grown / 2**20:,.0f} |")
 
 
 if __name__ == "__main__":

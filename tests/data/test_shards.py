@@ -242,6 +242,22 @@ def test_tar_files_that_are_cut_off(tmp_path, kept, behind):
     check_skipped(tmp_path, "b.tar", "it is damaged or no tar file (")
 
 
+def test_a_member_that_points_back(tmp_path):
+    """A size below 0 leads to a header that was read before; tarfile itself may never end."""
+    write_tar(tmp_path / "a.tar", whole())
+    header = tarfile.TarInfo("x.png")
+    header.size = -1_024
+    (tmp_path / "b.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) * 3 + bytes(10_240))
+    check_skipped(tmp_path, "b.tar", "it is damaged or no tar file (the file behind byte 0 has no size)")
+
+
+def test_large_row_groups_are_said(tmp_path, monkeypatch):
+    write_parquet(tmp_path / "a.parquet")
+    monkeypatch.setattr(parquet_files, "KEPT_BYTES", 2_000)
+    for name in ("a.parquet", "*.parquet"):
+        assert any("row_group_size=1000" in note for note in dataset_of(tmp_path / name).notes)
+
+
 def test_a_damaged_header_in_the_middle(tmp_path):
     """tarfile takes it for the end: the rows behind it would be missing without a word."""
     write_tar(tmp_path / "a.tar", whole())

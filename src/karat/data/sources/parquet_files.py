@@ -2,14 +2,14 @@
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 import pandas as pd
 from pyarrow import ArrowException, parquet, types  # type: ignore[import-untyped]
 
-from karat.data.blocks import Block, KeptBlocks, Stored
+from karat.data.blocks import KEPT_BYTES, Block, KeptBlocks, Stored
 from karat.data.decoding import read_bytes
 from karat.data.sources.problems import DamagedShard
 from karat.files.addresses import PlacedFile
@@ -46,6 +46,11 @@ class ParquetImages:
         self._starts = [0, *accumulate(group.num_rows for group in groups)]
         self._sizes = [_bytes_of(group, column) for group in groups]
 
+    @property
+    def largest(self) -> int:
+        """Return how many bytes the largest row group has."""
+        return max(self._sizes, default=0)
+
     def image(self, row: int, folder: str) -> Stored:
         """Return the image of a row, unread; a path in its place starts from the folder."""
         group = bisect_right(self._starts, row) - 1
@@ -66,6 +71,17 @@ class ParquetImages:
             return opened.read_row_group(group, columns=[self._column])[self._column]
         except _UNREADABLE as error:
             raise OSError(f"row group {group} of {self._file.name}: {' '.join(str(error).split())}") from error
+
+
+def group_notes(columns: Mapping[str, "ParquetImages"]) -> tuple[str, ...]:
+    """Return what the user should know of row groups of images that fill the memory."""
+    if all(2 * images.largest <= KEPT_BYTES for images in columns.values()):
+        return ()
+    return (
+        "A row group of images has more than "
+        f"{KEPT_BYTES // 2**21} MB, and each is read at once: smaller ones, such as row_group_size=1000, take less "
+        "memory and are shuffled better.",
+    )
 
 
 def image_in(cell: Any, folder: str) -> str | bytes:

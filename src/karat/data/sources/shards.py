@@ -10,7 +10,7 @@ from karat.data.blocks import KeptBlocks
 from karat.data.columns import expand_lists
 from karat.data.examples import Skipped
 from karat.data.settings import DataSettings
-from karat.data.sources.parquet_files import PARQUET_ENDINGS, read_parquet
+from karat.data.sources.parquet_files import PARQUET_ENDINGS, group_notes, read_parquet
 from karat.data.sources.problems import DamagedShard, Problems
 from karat.data.sources.rows import SPLITS, TEST, TRUSTED, Rows, join
 from karat.data.sources.table_files import Table
@@ -86,7 +86,7 @@ def _table(file: PlacedFile, data: DataSettings, kept: KeptBlocks) -> tuple[Tabl
     frame, encoded = read_parquet(file, kept)
     if not len(frame):
         raise DamagedShard("it has no rows")
-    return Table(file.name, expand_lists(frame, file.name), encoded), []
+    return Table(file.name, expand_lists(frame, file.name), encoded, notes=group_notes(encoded)), []
 
 
 def _part_of(file: PlacedFile) -> int | None:

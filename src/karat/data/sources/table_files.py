@@ -15,7 +15,7 @@ from karat.data.blocks import KeptBlocks
 from karat.data.columns import expand_lists
 from karat.data.decoding import Encoded
 from karat.data.readers import Array
-from karat.data.sources.parquet_files import PARQUET_ENDINGS, read_parquet
+from karat.data.sources.parquet_files import PARQUET_ENDINGS, ParquetImages, group_notes, read_parquet
 from karat.data.sources.problems import DamagedShard
 from karat.errors import UserError
 from karat.files.addresses import PlacedFile
@@ -60,7 +60,7 @@ class Table:
 def read_table(path: Path) -> Table:
     """Read a table by the ending of its file; expand columns of lists."""
     require(path, "check the path")
-    encoded: Mapping[str, ImageColumn] = {}
+    encoded: Mapping[str, ParquetImages] = {}
     if path.name.lower().endswith(PARQUET_ENDINGS):
         try:
             file = PlacedFile(path.name, str(path), path.stat().st_size)
@@ -69,7 +69,7 @@ def read_table(path: Path) -> Table:
             raise UserError(f"{path} is not a readable parquet file ({error}): write it again.") from error
     else:
         frame = _read_lines(path) if path.name.lower().endswith(LINES_ENDINGS) else _read_text(path)
-    return Table(str(path), expand_lists(frame, str(path)), encoded)
+    return Table(str(path), expand_lists(frame, str(path)), encoded, notes=group_notes(encoded))
 
 
 def _read_text(path: Path) -> pd.DataFrame:

@@ -29,7 +29,11 @@ def read_tar(file: PlacedFile, data: DataSettings, kept: KeptBlocks) -> tuple[Ta
     members = _Members((data.label_column, data.id_column, "trusted", "split"))
     try:
         with file.opened() as opened, tarfile.open(fileobj=opened, mode="r:") as archive:
+            place = 0
             while (member := archive.next()) is not None:
+                if archive.offset <= place:  # some versions of tarfile would go round and round
+                    raise tarfile.ReadError(f"the file behind byte {place:,} has no size")
+                place = archive.offset
                 archive.members = []  # type: ignore[attr-defined]  # it would keep all that came before
                 members.add(member, opened)
             opened.seek(archive.offset)

@@ -291,6 +291,12 @@ def test_damaged_rows_are_named_and_skipped(tmp_path, members, reason):
     assert dataset_of(file, on_bad_image="skip").names == tuple(f"a.tar/{key}" for key in range(6))
 
 
+def test_a_shard_of_damaged_rows_alone(tmp_path):
+    write_tar(tmp_path / "a.tar", whole())
+    write_tar(tmp_path / "b.tar", tar_rows(["cat"]) | {"0.cls": b"\xff"})
+    check_skipped(tmp_path, "b.tar/0", "its .cls is no label of text in UTF-8")
+
+
 def test_labels_that_are_missing_or_alone(tmp_path):
     file = write_tar(tmp_path / "a.tar", whole() | {"8.png": encoded(picture())})
     with pytest.raises(UserError, match=r"1 row has no label \(a.tar/8\): write one, or take the row out"):

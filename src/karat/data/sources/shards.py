@@ -70,6 +70,8 @@ def rows_of_shards(
             bad.append(Skipped(file.name, str(error)))
             continue
         bad += damaged
+        if not len(table.frame):
+            continue  # all its rows are damaged
         settings = data if settings_of is None else settings_of(table)
         rows = rows_of_table(table, settings, Path(file.folder), part or _part_of(file), labelled)
         parts.append(_named(rows, file, is_extra))

@@ -29,16 +29,7 @@ def read_tar(file: PlacedFile, data: DataSettings, kept: KeptBlocks) -> tuple[Ta
     members = _Members((data.label_column, data.id_column, "trusted", "split"))
     try:
         with file.opened() as opened, tarfile.open(fileobj=opened, mode="r:") as archive:
-            place = 0
-            while (member := archive.next()) is not None:
-                if archive.offset <= place:  # some versions of tarfile would go round and round
-                    raise tarfile.ReadError(f"the file behind byte {place:,} has no size")
-                place = archive.offset
-                archive.members = []  # type: ignore[attr-defined]  # it would keep all that came before
-                members.add(member, opened)
-            opened.seek(archive.offset)
-            if opened.read(tarfile.BLOCKSIZE) != _END:  # damage in the middle is an end for tarfile
-                raise tarfile.ReadError(f"no further file and no end mark at byte {archive.offset:,}")
+            _walk(archive, opened, members)
     except (OSError, EOFError, ValueError, tarfile.TarError) as error:
         raise DamagedShard(f"it is damaged or no tar file ({' '.join(str(error).split())})") from error
     if not members.keys:
@@ -59,6 +50,9 @@ class TarImages:
         self._keys = [printable(members.keys[row]) for row in rows]
         self._starts: Array = np.array(members.starts, dtype=np.int64)[rows]
         self._sizes: Array = np.array(members.sizes, dtype=np.int64)[rows]
+        _, firsts, self._blocks = np.unique(self._starts // BLOCK_BYTES, return_index=True, return_inverse=True)
+        lasts = np.append(firsts, len(rows))[1:] - 1
+        self._begins, self._ends = self._starts[firsts], self._starts[lasts] + self._sizes[lasts]
 
     def image(self, row: int, folder: str) -> Stored:
         """Return the image of a row, unread."""
@@ -66,9 +60,7 @@ class TarImages:
         name, mark, file = f"{self._file.name}/{self._keys[row]}", str(size), self._file
         if not file.is_far:
             return Stored(name, mark, lambda: file.part(start, size))
-        cut = start // BLOCK_BYTES * BLOCK_BYTES
-        first, behind = np.searchsorted(self._starts, [cut, cut + BLOCK_BYTES]).tolist()
-        begin, end = int(self._starts[first]), int(self._starts[behind - 1] + self._sizes[behind - 1])
+        begin, end = (int(places[self._blocks[row]]) for places in (self._begins, self._ends))
         block = Block((file.path, begin), end - begin, lambda: file.part(begin, end - begin), self._kept)
         return Stored(name, mark, lambda: block.content()[start - begin : start - begin + size], block)
 
@@ -161,6 +153,20 @@ class _Members:
             if not isinstance(value, str | int | float):
                 raise ValueError(f"{name} is no text and no number")
         return found
+
+
+def _walk(archive: tarfile.TarFile, opened: IO[bytes], members: _Members) -> None:
+    """Take all members in, header by header, to the end mark."""
+    place = 0
+    while (member := archive.next()) is not None:
+        if archive.offset <= place:  # some versions of tarfile would go round and round
+            raise tarfile.ReadError(f"the file behind byte {place:,} has no size")
+        place = archive.offset
+        archive.members = []  # type: ignore[attr-defined]  # it would keep all that came before
+        members.add(member, opened)
+    opened.seek(archive.offset)
+    if opened.read(tarfile.BLOCKSIZE) != _END:  # damage in the middle is an end for tarfile
+        raise tarfile.ReadError(f"no further file and no end mark at byte {archive.offset:,}")
 
 
 def _check(member: tarfile.TarInfo) -> None:

@@ -174,7 +174,7 @@ def test_far_blocks_are_ranges_of_the_file(tmp_path, monkeypatch):
     [
         ("nowhere://bucket/a.tar", "cannot be read (Protocol not known: nowhere): check the address"),
         ("memory://nothing", "memory://nothing cannot be read (/nothing): check the address, and your access"),
-        ("none/*.tar", "There are no shards none/*.tar: give tar or Parquet files (.tar, .parquet, .pq)."),
+        ("none/*.tar", "There are no shards none/*.tar: give a folder or a pattern, such as 'shards/*.tar',"),
         ("none.tar", "There are no shards none.tar"),
     ],
 )

@@ -60,7 +60,10 @@ def rows_of_shards(
     """
     files = list_files(data.name, SHARD_ENDINGS)
     if not files:
-        raise UserError(f"There are no shards {data.name}: give tar or Parquet files ({', '.join(SHARD_ENDINGS)}).")
+        raise UserError(
+            f"There are no shards {data.name}: give a folder or a pattern, such as 'shards/*.tar', of files on "
+            f"{', '.join(SHARD_ENDINGS)}."
+        )
     parts: list[Rows] = []
     bad: list[Skipped] = []
     for file in files:

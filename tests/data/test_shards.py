@@ -100,6 +100,20 @@ def test_parquet_files_are_rows_in_order(tmp_path, struct):
     torch.testing.assert_close(mine.train.inputs[torch.tensor([11, 0, 5])], decoded([images[11], images[0], images[5]]))
 
 
+def test_features_in_parquet_files_are_those_of_one_table(tmp_path):
+    """Sizes 1 to 4: mean 2.5, deviation the square root of 1.25."""
+    (tmp_path / "s").mkdir()
+    for shard, sizes in (("a", [1.0, 2.0]), ("b", [3.0, 4.0])):
+        write_table(tmp_path / f"s/{shard}.parquet", pd.DataFrame({"size": sizes, "label": ["cat", "dog"]}))
+    mine = dataset_of(tmp_path / "s")
+    assert mine.names == ("a.parquet/0", "a.parquet/1", "b.parquet/0", "b.parquet/1")
+    expected = (torch.tensor([1.0, 2.0, 3.0, 4.0]) - 2.5) / 1.25**0.5
+    torch.testing.assert_close(mine.train.inputs, expected[:, None])
+    new = read_new_data(mine.schema, tmp_path / "s", mine.classes)
+    torch.testing.assert_close(new.inputs, mine.train.inputs)
+    assert new.labels.tolist() == [0, 1, 0, 1]
+
+
 def test_row_groups_are_read_when_they_are_needed(tmp_path, monkeypatch):
     """Six row groups of which one stays in memory: both images of the second are one reading, and nothing else is."""
     images = write_parquet(tmp_path / "a.parquet") + write_parquet(tmp_path / "b.parquet")

@@ -57,7 +57,7 @@ class ParquetImages:
         block = Block((self._file.path, self._column, group), self._sizes[group], lambda: self._load(group), self._kept)
 
         def read() -> bytes:
-            return read_bytes(image_in(block.content()[row - self._starts[group]].as_py(), folder))
+            return read_bytes(image_in(_cell(block.content(), row - self._starts[group]), folder))
 
         return Stored(f"{self._file.name}/{row}", str(self._file.size), read, block)
 
@@ -104,6 +104,13 @@ def own_paths(paths: Sequence[str | None]) -> list[str] | None:
 
 def _source(file: PlacedFile) -> Any:
     return file.opened() if file.is_far else file.path
+
+
+def _cell(column: Any, row: int) -> Any:
+    try:
+        return column[row].as_py()
+    except (*_UNREADABLE, IndexError) as error:
+        raise OSError(" ".join(str(error).split())) from error
 
 
 def _holds_bytes(kind: Any) -> bool:

@@ -25,7 +25,7 @@ _PART = re.compile(f"({'|'.join(SPLITS)})[-_.0-9]", re.IGNORECASE)
 
 
 def is_shards(name: str) -> bool:
-    """Return whether a name is that of shards: an address, a pattern, a tar file, or a folder with nothing else."""
+    """Return whether a name is that of shards: an address, a pattern, a tar file, or a folder of such files alone."""
     if is_address(name) or is_pattern(name) or name.lower().endswith(TAR_ENDING):
         return True
     if not Path(name).is_dir():

@@ -109,8 +109,13 @@ def weighed_candidates(
     sample: Tensor,
     is_unseen: Tensor,
     constants: VerdictConstants,
+    predictable: float = -math.inf,
 ) -> list[Candidate]:
-    """Weigh every mixture, sharpness and floor under this hypothesis."""
+    """Weigh every mixture, sharpness and floor under this hypothesis.
+
+    `predictable` is how likely judges of the given labels make them (a mean of logarithms). Noise that follows the
+    looks of the examples can make them as likely whatever p is: only trusted labels tell against it.
+    """
     given, classes, trusted = labels.given[sample], labels.classes, labels.trusted
     noisy_logits, count = said.noisy[:, sample], noisy_count(labels, constants)
     # Where no trusted label can tell the hypotheses apart, none is ruled out.
@@ -141,6 +146,7 @@ def weighed_candidates(
                 weight += constants.blur_prior * _blur(matrix, believed) - against_full
                 weight -= constants.swap_prior * (unseen_ones and _is_swapped(matrix))
             if family == "alike":
+                weight += count * max(predictable - noisy, 0.0)
                 weight -= constants.alike_prior + math.log(len(constants.likenesses))
             found.append(candidate._replace(weight=weight))
     return found

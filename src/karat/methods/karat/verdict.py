@@ -198,13 +198,17 @@ def decide(
     constants: VerdictConstants = CONSTANTS.verdict,
 ) -> Verdict:
     """Average over all hypotheses; `network` are the logits of networks that have not learned the labels they judge."""
-    families = []
+    families: list[_Family] = []
+    predictable = -math.inf
     for family, judges in FAMILIES.items():
         place = [*MATRICES].index(judges)
         said = Judged(hearing.noisy[place], hearing.trusted[place])
-        start, shares = hearing.transitions[place], hearing.shares[place]
-        found = weighed_candidates(family, said, labels, start, shares, hearing.sample, hearing.unseen, constants)
+        evidence = hearing.transitions[place], hearing.shares[place], hearing.sample, hearing.unseen
+        found = weighed_candidates(family, said, labels, *evidence, constants, predictable)
         families.append((said, found))
+        if family == "none":
+            best = max(found, key=lambda candidate: candidate.weight).predictions(said.noisy[:, hearing.sample])
+            predictable = float(best.gather(1, labels.given[hearing.sample, None]).log().mean())
     beliefs: Iterable[_Belief] = _each_candidate(families, labels.given, constants)
     if network is not None:
         heard = [_with_network(belief, network, labels, constants) for belief in _each_family(families, labels.given)]

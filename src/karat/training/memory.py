@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from karat.data.images import APART_BYTES, CACHE_BYTES, ImageFiles
 from karat.files.memory_need import free_memory
+from karat.methods.karat.appearance import most_directions
 from karat.methods.karat.constants import CONSTANTS
 from karat.models import PRETRAINED, build_model
 from karat.training.plan import COSTS
@@ -42,7 +43,8 @@ def needed_memory(trainer: Trainer) -> int:
     needed = OF_PROGRAM + FLOAT * (PASSES * int(images_a_step * outputs) + COPIES * parameters)
     if config.method == "karat":
         judge = CONSTANTS.verdict
-        width = CONSTANTS.appearance.directions if len(shape) > 1 else min(CONSTANTS.appearance.directions, *shape)
+        most = most_directions(task.dataset.modality.name)
+        width = most if len(shape) > 1 else min(most, *shape)
         needed += FLOAT * (
             LOGIT_COPIES * trainer.classes * rows + FEATURE_COPIES * width * min(rows, judge.most_learned)
         )

@@ -56,8 +56,13 @@ def learn_appearance(
     describe = learn(sample, generator, mirrored, constants)
     described = _in_chunks(lambda part: describe(sample[part]).cpu(), len(rows), constants.chunk)
     mean = described.mean(dim=0)
-    directions = _principal_directions(described - mean, constants.directions, generator)
+    directions = _principal_directions(described - mean, most_directions(modality, constants), generator)
     return Appearance(describe, mean, directions, constants.chunk)
+
+
+def most_directions(modality: str, constants: AppearanceConstants = CONSTANTS.appearance) -> int:
+    """Return how many directions of the features are kept at most; rare words are many and weak ones."""
+    return constants.directions_of_texts if modality == "texts" else constants.directions
 
 
 def _in_chunks(function: Callable[[Tensor], Tensor], count: int, chunk: int) -> Tensor:

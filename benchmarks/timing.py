@@ -8,15 +8,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 
-def interleaved_seconds(variants: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Run the variants in turn, `rounds` times after one warm-up, and return the seconds of each."""
+def interleaved_seconds(
+    variants: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
+    """Run the variants in turn, `rounds` times after one warm-up, and return the seconds of each by the clock."""
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for turn in range(rounds + 1):
         for name, run in variants.items():
-            began = time.perf_counter()
+            began = clock()
             run()
             if turn:
-                seconds[name].append(time.perf_counter() - began)
+                seconds[name].append(clock() - began)
     return seconds
 
 

@@ -42,7 +42,7 @@ def _train(options: Namespace) -> None:
         raise UserError("Processes that torchrun or SLURM starts need one folder: write --run FOLDER.")
     runs = Path("runs")
     existed = runs.exists()
-    folder = new_folder(runs, f"{Path(config.data.name).stem}-{config.method}")
+    folder = new_folder(runs, f"{config.data.title}-{config.method}")
     try:
         _train_in(config, folder, resume=False, name_folder=True)
     finally:

@@ -275,7 +275,7 @@ def test_encoded_images_in_memory(tmp_path):
     paths, pixels = write(tmp_path)
     files = ImageFiles([paths[0].read_bytes(), paths[1], b"damaged"], size=8)
     torch.testing.assert_close(files[[0, 1]], scaled(pixels[:2]))
-    assert files.paths == ["image 0", str(paths[1]), "image 2"]
+    assert files.paths == ["Image 0", str(paths[1]), "Image 2"]
     with pytest.raises(UserError, match="Image 2 is not a readable image"):
         files[[2]]
     assert files.subset([0]).fingerprint() != files.subset([2]).fingerprint()

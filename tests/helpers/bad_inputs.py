@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from making import tar_rows, write_tar
 from PIL import Image
 
 from karat.audit.record import load_record
@@ -172,6 +173,8 @@ class Corpus:
         parquet = io.BytesIO()
         pd.read_csv(self.data).to_parquet(parquet)
         yield "tables (.parquet)", parquet.getvalue(), "bad.parquet", self._task
+        shard = write_tar(self.folder / "whole.tar", tar_rows(["x", "y"] * 3, height=4, width=4))
+        yield "shards (.tar)", Path(shard).read_bytes(), "bad.tar", self._task
         lines = pd.read_csv(self.texts).to_json(orient="records", lines=True).encode()
         yield "tables of texts (.jsonl)", lines, "bad.jsonl", self._task
         yield "tables of texts (.jsonl.gz)", gzip.compress(lines), "bad.jsonl.gz", self._task

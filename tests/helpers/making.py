@@ -1,6 +1,7 @@
 """Small data to load: pictures, and tables that name them."""
 
 import io
+import tarfile
 
 import numpy as np
 import pandas as pd
@@ -60,3 +61,24 @@ def features(count=12):
             "split": np.where(np.arange(count) < count - 2, "train", "test"),
         }
     )
+
+
+def write_tar(file, members):
+    """Write a tar file of these members: text or bytes by name, or headers of another kind, such as links."""
+    with tarfile.open(file, "w") as archive:
+        for name, content in members.items():
+            if isinstance(content, tarfile.TarInfo):
+                archive.addfile(content)
+                continue
+            header = tarfile.TarInfo(name)
+            content = content.encode() if isinstance(content, str) else content
+            header.size = len(content)
+            archive.addfile(header, io.BytesIO(content))
+    return str(file)
+
+
+def tar_rows(labels, start=0, **options):
+    """Members of a tar file with a picture of each label: `0.png` and `0.cls`, and so on from `start`."""
+    numbered = list(enumerate(labels, start))
+    images = {f"{number}.png": encoded(picture(**options)) for number, _ in numbered}
+    return images | {f"{number}.cls": label for number, label in numbered}

@@ -18,6 +18,7 @@ from karat.data.sources.folders import read_folder
 from karat.data.sources.hugging_face import is_hugging_face, read_hugging_face
 from karat.data.sources.npz import read_arrays
 from karat.data.sources.rows import Rows
+from karat.data.sources.shards import is_shards, read_shards
 from karat.data.sources.table_files import TABLE_ENDINGS, is_table
 from karat.data.sources.tables import read_tables
 from karat.data.trusted import limited_rows
@@ -51,6 +52,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
 _OWN_KINDS: dict[Callable[[DataSettings], Rows], str] = {
     read_tables: "tables",
     read_hugging_face: "tables",
+    read_shards: "tables",
     read_folder: "folders",
 }
 
@@ -95,6 +97,8 @@ def load_data(data: DataSettings, seed: int = 0) -> Dataset:
 def own_source(data: DataSettings) -> Callable[[DataSettings], Rows] | None:
     """Return the reader of a user's own table, folder or arrays; None where the name is none of them."""
     path = Path(data.name)
+    if is_shards(data.name) and not is_hugging_face(path):
+        return read_shards
     if data.name.endswith(".npz"):
         Request(data.name, data.path).refuse_folder()
         return read_arrays
@@ -104,8 +108,8 @@ def own_source(data: DataSettings) -> Callable[[DataSettings], Rows] | None:
         if path.exists() or "/" in data.name or path.suffix:
             there = f"{path} is not a file of data" if path.exists() else f"There is no file or folder {path}"
             raise UserError(
-                f"{there}: give a folder of images or texts, a table ({', '.join(TABLE_ENDINGS)}), an .npz, or the "
-                "name of a dataset (docs/datasets.md)."
+                f"{there}: give a folder of images or texts, a table ({', '.join(TABLE_ENDINGS)}), an .npz, "
+                "shards (docs/own_data.md), or the name of a dataset (docs/datasets.md)."
             )
         return None
     if data.path is not None and not is_hugging_face(path):

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from karat.data.blocks import Stored
 from karat.data.readers import Array
 
-Encoded = str | bytes  # the path of a file, or the content of one
+Encoded = str | bytes | Stored  # the path of a file, the content of one, or a part of a larger file
 
 IMAGE_ENDINGS = frozenset(
     f".{ending}"
@@ -55,6 +56,11 @@ def read_bytes(image: Encoded) -> bytes:
     """Return the encoded picture; raise Unreadable where there is none."""
     if isinstance(image, bytes):
         return image
+    if isinstance(image, Stored):
+        try:
+            return image.read()
+        except OSError as error:
+            raise Unreadable(f"its file cannot be read: {error.strerror or error}") from error
     if not image:
         raise Unreadable("the row names no file")
     try:
@@ -92,7 +98,7 @@ def picture(content: bytes) -> Image.Image:
 
 def read_header(image: Encoded) -> Header:
     """Return size and kind without reading the rest; most damage shows only when the picture is decoded."""
-    with _opened(image) as opened:
+    with _opened(read_bytes(image) if isinstance(image, Stored) else image) as opened:
         return _header(opened)
 
 
@@ -115,7 +121,7 @@ def is_grey(content: bytes) -> bool:
 class _opened:
     """Open an encoded picture; whatever goes wrong in the body is Unreadable, in words that name no Python object."""
 
-    def __init__(self, image: Encoded) -> None:
+    def __init__(self, image: str | bytes) -> None:
         self._encoded = image
 
     def __enter__(self) -> Image.Image:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from karat.data.blocks import Blocks, Stored, blocks_of
 from karat.data.decoding import Encoded, Unreadable, decode, read_bytes
 from karat.data.readers import Array
 from karat.errors import UserError
@@ -21,6 +22,7 @@ from karat.errors import UserError
 Rows = Tensor | list[int] | slice
 
 CACHE_BYTES = 2 * 2**30
+APART_BYTES = 2**29  # of decoded images that are needed again and again
 _WORKERS = min(8, os.cpu_count() or 1)
 
 
@@ -51,14 +53,14 @@ class ImageFiles:
     """Images, in files or encoded in memory, that are decoded when rows are taken: float32 in [-1, 1].
 
     `size` is the side of the square that they become, or their (height, width): the picture is resized until it fills
-    it, and what sticks out is cut off on both sides. `channels` is 3 (RGB) or 1 (grey). `images` is a sequence of paths
-    and of encoded images. Decoded pixels are kept until `cache_bytes` are full; what comes later is decoded each time.
-    Views made by `subset` share the images and the cache.
+    it, and what sticks out is cut off on both sides. `channels` is 3 (RGB) or 1 (grey). `images` is a sequence of
+    paths, of encoded images and of images inside larger files. Decoded pixels are kept until `cache_bytes` are full;
+    what comes later is decoded each time. Views made by `subset` share the images and the cache.
     """
 
     def __init__(
         self,
-        images: Sequence[str | Path | bytes],
+        images: Sequence[Encoded | Path],
         size: int | tuple[int, int],
         cache_bytes: int = CACHE_BYTES,
         channels: int = 3,
@@ -81,8 +83,7 @@ class ImageFiles:
     @property
     def paths(self) -> list[str]:
         """Return the file of each row; an image that is in no file is called by its number."""
-        images = ((row, self._image(row)) for row in self._rows.tolist())
-        return [image if isinstance(image, str) else f"image {row}" for row, image in images]
+        return [self._name(row) for row in self._rows.tolist()]
 
     @property
     def images(self) -> list[Encoded]:
@@ -110,7 +111,19 @@ class ImageFiles:
         view.__dict__ = {**self.__dict__, "_rows": self._rows[rows]}
         return view
 
-    def like(self, images: Sequence[str | Path | bytes]) -> "ImageFiles":
+    def apart(self) -> "ImageFiles":
+        """Return a view of all rows with a cache of its own, for images that every step needs some of."""
+        rows = set(self._rows.tolist())
+        view = self.subset(slice(None))
+        view._cache = {row: pixels for row, pixels in self._cache.items() if row in rows}
+        view._cache_places = APART_BYTES // int(np.prod(self._image_shape))
+        return view
+
+    def blocks(self) -> Blocks | None:
+        """Return which rows are read at once, by number; None where each row is as quickly read as another."""
+        return blocks_of(self._image(row) for row in self._rows.tolist())
+
+    def like(self, images: Sequence[Encoded | Path]) -> "ImageFiles":
         """Return other images, brought to the same size and channels."""
         channels, height, width = self._image_shape
         return ImageFiles(images, (height, width), channels=channels)
@@ -143,7 +156,7 @@ class ImageFiles:
         """Return a hash of the image size and of every file's folder name, name and size; no pixel is read.
 
         The place of the whole tree does not count: data may move between a run and its resumption. Of an image that is
-        encoded in memory, its size and beginning count.
+        encoded in memory, its size and beginning count; of one inside a larger file, its name and mark.
         """
         channels, height, width = self._image_shape
         size = f"{height}" if height == width else f"{height}x{width}"
@@ -152,6 +165,9 @@ class ImageFiles:
             image = self._image(row)
             if isinstance(image, bytes):
                 digest.update(b"%d " % len(image) + image[:256])
+                continue
+            if isinstance(image, Stored):
+                digest.update(f"{image.name} {image.mark}\n".encode(errors="surrogateescape"))
                 continue
             try:
                 bytes_of_file = os.path.getsize(image)
@@ -163,7 +179,13 @@ class ImageFiles:
 
     def _image(self, row: int) -> Encoded:
         image = self._images[row]
-        return image if isinstance(image, bytes) else str(image)
+        return str(image) if isinstance(image, Path) else image
+
+    def _name(self, row: int) -> str:
+        image = self._image(row)
+        if isinstance(image, Stored):
+            return image.name
+        return image if isinstance(image, str) else f"Image {row}"
 
     def _decode(self, row: int) -> Array:
         with self._named(row):
@@ -176,11 +198,10 @@ class ImageFiles:
             yield
         except Unreadable as error:
             image = self._image(row)
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise _missing(str(image)) from error
-            name = image if isinstance(image, str) else f"Image {row}"
+            if isinstance(image, str) and isinstance(error.__cause__, FileNotFoundError):
+                raise _missing(image) from error
             raise UserError(
-                f"{name} is not a readable image ({error}): get a fresh copy of it or leave it out."
+                f"{self._name(row)} is not a readable image ({error}): get a fresh copy of it or leave it out."
             ) from error
 
 
@@ -191,6 +212,11 @@ def take(inputs: Inputs, indices: Rows) -> Inputs:
     tensor([7, 5])
     """
     return inputs.subset(indices) if isinstance(inputs, Lazy) else inputs[indices]
+
+
+def row_blocks(inputs: Inputs) -> Blocks | None:
+    """Return which rows are read at once; None where each row is as quickly read as another."""
+    return inputs.blocks() if isinstance(inputs, ImageFiles) else None
 
 
 def read_ahead(inputs: Inputs, rows: Iterable[Rows], ahead: int = 2) -> Iterator[Tensor]:
@@ -226,6 +252,8 @@ def _workers() -> Iterator[ThreadPoolExecutor]:
 def _digest_unread(image: Encoded) -> bytes:
     if isinstance(image, bytes):
         return hashlib.blake2b(image, digest_size=16).digest()
+    if isinstance(image, Stored):
+        return hashlib.blake2b(f"{image.mark} {image.name}".encode(errors="surrogateescape"), digest_size=16).digest()
     try:
         found = os.stat(image)
     except OSError as error:

@@ -5,26 +5,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from karat.data.blocks import Blocks
+
 
 class ShuffledStream:
     """Yield batches from one shuffled pass over the items after the other; no item is left out or repeated.
 
-    Batches run across the border of two passes, so all have the same size.
+    Batches run across the border of two passes, so all have the same size. Items in `blocks`, one number for each, come
+    in the order of `block_order`.
 
     >>> stream = ShuffledStream(torch.arange(3), torch.Generator().manual_seed(0))
     >>> sorted(torch.cat([stream.next(2) for _ in range(3)]).tolist())
     [0, 0, 1, 1, 2, 2]
     """
 
-    def __init__(self, items: Tensor, generator: torch.Generator) -> None:
+    def __init__(self, items: Tensor, generator: torch.Generator, blocks: Blocks | None = None) -> None:
         self._items = items
         self._generator = generator
+        self._blocks = blocks
         self._queue = items[:0]
 
     def next(self, count: int) -> Tensor:
         """Return the next items."""
         while len(self._queue) < count:
-            order = torch.randperm(len(self._items), generator=self._generator)
+            order = self._order()
             self._queue = torch.cat([self._queue, self._items[order]])
         batch, self._queue = self._queue[:count], self._queue[count:]
         return batch
@@ -37,6 +41,26 @@ class ShuffledStream:
         """Go on where `state_dict` was taken."""
         self._queue = state["queue"]
         self._generator.set_state(state["generator"])
+
+    def _order(self) -> Tensor:
+        if self._blocks is None:
+            return torch.randperm(len(self._items), generator=self._generator)
+        return block_order(self._blocks, self._generator)
+
+
+def block_order(blocks: Blocks, generator: torch.Generator) -> Tensor:
+    """Return all rows, shuffled so that only so many blocks are read from at a time.
+
+    The blocks are shuffled, and then the rows of each `together` blocks among themselves.
+
+    >>> order = block_order(Blocks(torch.tensor([7, 7, 8, 8, 9, 9]), together=2), torch.Generator().manual_seed(0))
+    >>> sorted(order[:4].tolist()), sorted(order[4:].tolist())
+    ([2, 3, 4, 5], [0, 1])
+    """
+    _, numbers = blocks.numbers.unique(return_inverse=True)
+    turns = torch.randperm(int(numbers.max()) + 1, generator=generator) // blocks.together
+    rows = torch.randperm(len(numbers), generator=generator)
+    return rows[turns[numbers[rows]].argsort(stable=True)]
 
 
 class BalancedStream:

@@ -1,5 +1,6 @@
 """Which examples and which noise: the two sections of the config that the data need."""
 
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -15,8 +16,9 @@ class DataSettings:
 
     Attributes:
         name: your own data (docs/own_data.md): a folder of images or text files, a .csv, .tsv, .jsonl or
-            .parquet table, an .npz file, or a folder that the Hugging Face library saved; or digits, wine,
-            breast_cancer, fashion_mnist, cifar10, cifar100, imagenet, webvision, webvision_mini, clothing1m, food101n.
+            .parquet table, an .npz file, shards (tar or Parquet files in a folder, under a pattern or at an address),
+            or a folder that the Hugging Face library saved; or digits, wine, breast_cancer, fashion_mnist, cifar10,
+            cifar100, imagenet, webvision, webvision_mini, clothing1m, food101n.
         path: folder of the dataset's files, where it needs one; for a table, the folder that its paths start from.
         limit: keep so many train examples, class-balanced; null keeps all.
         trusted_per_class: how many examples of each class are drawn at random and trusted, where the data name no
@@ -51,8 +53,8 @@ class DataSettings:
     download: bool = False
     cache: Path | None = None
     validation_share: float = 0.0
-    trusted: Path | None = None
-    test: Path | None = None
+    trusted: str | Path | None = None
+    test: str | Path | None = None
     label_column: str = "label"
     path_column: str | None = None
     text_column: str | None = None
@@ -62,6 +64,15 @@ class DataSettings:
     missing: Literal["error", "impute"] = "error"
     on_bad_image: Literal["error", "skip"] = "error"
     corrections: Path | None = None
+
+    @property
+    def title(self) -> str:
+        """Return a short name of the data, fit for a folder.
+
+        >>> DataSettings("s3://bucket/train-*.tar").title, DataSettings("mine.csv.gz").title
+        ('train', 'mine')
+        """
+        return re.sub(r"\W*[*?\[{].*", "", Path(self.name).resolve().name.split(".")[0]) or "data"
 
     def drawn_per_class(self, curated: bool) -> int:
         """Return how many examples of each class are drawn and trusted; `curated`: all labels are known to be right."""

@@ -151,6 +151,8 @@ def make_task(
     else:
         trusted_indices, indices = dataset.trusted.nonzero().flatten(), (~dataset.trusted).nonzero().flatten()
     trusted = dataset.train.subset(trusted_indices)
+    if isinstance(trusted.inputs, ImageFiles):
+        trusted = replace(trusted, inputs=trusted.inputs.apart())
     if not len(indices):
         raise UserError("All train examples are trusted: leave some noisy ones to learn from.")
     # Before the noise is drawn: the same seed holds the same examples out, whatever the noise.

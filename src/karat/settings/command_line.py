@@ -50,8 +50,8 @@ def _add_runs(commands: Any) -> None:
         type=str | None,
         default=None,
         metavar="DATA",
-        help="Your data (docs/own_data.md): a folder of images, a table (.csv, .tsv, .parquet), an .npz file, a saved "
-        "Hugging Face dataset; or a dataset's name. The same as --data.name.",
+        help="Your data (docs/own_data.md): a folder of images, a table (.csv, .tsv, .parquet), an .npz file, "
+        "shards (.tar, .parquet), a saved Hugging Face dataset; or a dataset's name. The same as --data.name.",
     )
     train.add_argument("--config", action="config", help="YAML file with any of the settings below.")
     train.add_argument("--run", type=Path | None, default=None, help="Run folder (default: a new one in runs/).")

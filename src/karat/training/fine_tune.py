@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from karat.data.images import Inputs, Rows, read_ahead
+from karat.data.blocks import Blocks
+from karat.data.images import Inputs, Rows, read_ahead, row_blocks
 from karat.data.samplers import ShuffledStream
 from karat.data.task import NoisyTask
 from karat.models.pretrained import PretrainedClassifier
@@ -69,7 +70,7 @@ def fine_tuned(
     size = min(BATCH, len(inputs))
     steps = config.training.fine_tune * math.ceil(len(inputs) / size)
     generator = torch.Generator().manual_seed(config.seed)
-    stream = ShuffledStream(torch.arange(len(inputs)), generator)
+    stream = ShuffledStream(torch.arange(len(inputs)), generator, _blocks(images))
     batches = [stream.next(size) for _ in range(steps)]
     augmentation = images.dataset.modality.augment(tuple(inputs.shape[1:]), images.dataset.flip, config.augmentation)
     learned = deepcopy(network).to(device).eval().requires_grad_(True)
@@ -92,3 +93,12 @@ def fine_tuned(
             optimizer.step()
             bar.advance(loss=loss.item())
     return learned.requires_grad_(False)
+
+
+def _blocks(task: NoisyTask) -> Blocks | None:
+    """Return the blocks of noisy and then trusted rows; the latter, which stay in memory, are spread over all."""
+    blocks, trusted = row_blocks(task.noisy.inputs), torch.arange(len(task.trusted))
+    if blocks is None:
+        return None
+    spread = blocks.numbers[trusted * len(task.noisy) // max(1, len(trusted))]
+    return blocks._replace(numbers=torch.cat([blocks.numbers, spread]))

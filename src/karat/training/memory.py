@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from karat.data.images import CACHE_BYTES, ImageFiles
+from karat.data.images import APART_BYTES, CACHE_BYTES, ImageFiles
 from karat.files.memory_need import free_memory
 from karat.methods.karat.constants import CONSTANTS
 from karat.models import PRETRAINED, build_model
@@ -47,7 +47,8 @@ def needed_memory(trainer: Trainer) -> int:
             LOGIT_COPIES * trainer.classes * rows + FEATURE_COPIES * width * min(rows, judge.most_learned)
         )
     if isinstance(task.noisy.inputs, ImageFiles):  # decoded images are kept until the cache is full
-        needed += min(CACHE_BYTES, rows * torch.Size(shape).numel())
+        pixels = torch.Size(shape).numel()
+        needed += min(CACHE_BYTES, rows * pixels) + min(APART_BYTES, len(task.trusted) * pixels)
     return needed
 
 

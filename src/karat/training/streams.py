@@ -6,14 +6,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from karat.data.blocks import Blocks
 from karat.data.samplers import BalancedStream, ShuffledStream
 
 
 class Streams:
-    """The noisy rows of the phase, shuffled, and the trusted ones, every class equally often or shuffled as well."""
+    """The noisy rows of the phase, shuffled, and the trusted ones, every class equally often or shuffled as well.
 
-    def __init__(self, noisy: int, trusted_labels: Tensor, balanced: bool, seeds: torch.Generator) -> None:
-        self._all = torch.arange(noisy)
+    `blocks` are those of the noisy rows where neighbours are read at once.
+    """
+
+    def __init__(
+        self, noisy: int, trusted_labels: Tensor, balanced: bool, seeds: torch.Generator, blocks: Blocks | None = None
+    ) -> None:
+        self._all, self._blocks = torch.arange(noisy), blocks
         self._generator = new_generator(seeds)
         trusted = new_generator(seeds)
         self.restrict(None)
@@ -26,7 +32,8 @@ class Streams:
     def restrict(self, rows: Tensor | None) -> None:
         """Begin a pass over these noisy rows, None for all."""
         self.rows = self._all if rows is None else rows
-        self.noisy = ShuffledStream(self.rows, self._generator)
+        blocks = self._blocks and self._blocks._replace(numbers=self._blocks.numbers[self.rows])
+        self.noisy = ShuffledStream(self.rows, self._generator, blocks)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rows of the phase and the positions of both streams."""

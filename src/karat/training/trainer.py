@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from karat.algorithm.ranks import Ranks, SharedModel
 from karat.audit.ledger import Ledger
 from karat.data.examples import Examples
+from karat.data.images import row_blocks
 from karat.data.modality import IMAGES
 from karat.data.task import NoisyTask
 from karat.errors import UserError
@@ -108,7 +109,8 @@ class Trainer:
         training = self.config.training
         seeds = torch.Generator().manual_seed(self.config.seed)
         self.generator = new_generator(seeds)
-        self.streams = Streams(len(self.task.noisy), self.task.trusted.labels, training.trusted_balanced, seeds)
+        noisy, trusted = self.task.noisy, self.task.trusted
+        self.streams = Streams(len(noisy), trusted.labels, training.trusted_balanced, seeds, row_blocks(noisy.inputs))
         self._first_mirrored = torch.rand(len(self.task.noisy), generator=new_generator(seeds)) < 0.5
         usual = min(self.batch_size, max(FEWEST_TRUSTED, round(self.method.trusted_share * self.batch_size)))
         self.trusted_batch_size = (training.trusted_batch_size or usual) if len(self.task.trusted) else 0

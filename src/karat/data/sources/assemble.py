@@ -1,7 +1,6 @@
 """From the rows of a source to a dataset: everything is checked, and all that is wrong is said together."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,9 +18,9 @@ from karat.errors import UserError
 
 def assemble(rows: Rows, data: DataSettings, seed: int = 0) -> Dataset:
     """Check the rows and make a dataset of them; `data.limit` is applied before images are looked at."""
-    problems = Problems(rows.source)
+    skip = data.on_bad_image == "skip"
+    problems = Problems(rows.source, "file" if rows.bad else rows.content.noun, () if skip else rows.bad)
     problems.notes += rows.notes
-    problems.noun = rows.content.noun
     classes = check_classes(rows, problems)
     check_ids(rows, problems)
     if data.limit is not None:
@@ -29,11 +28,11 @@ def assemble(rows: Rows, data: DataSettings, seed: int = 0) -> Dataset:
         rows = rows.subset(_limit(rows, classes, data.limit, seed))
     schema = rows.content.fit(rows.parts != TEST, data, rows.remedies, problems)
     looked = rows.content.look(schema)
-    bad = tuple(Skipped(rows.name(row), reason) for row, reason in looked.unreadable.items())
+    bad = (*rows.bad, *(Skipped(rows.name(row), reason) for row, reason in looked.unreadable.items()))
     kept = np.setdiff1d(np.arange(len(rows)), list(looked.unreadable))
     if bad:
         rows = rows.subset(kept)
-    if bad and data.on_bad_image == "skip":
+    if bad and skip:
         problems.warnings.append(f"{counted(len(bad), problems.noun)} cannot be read: training goes on without.")
         classes = check_classes(rows, problems)  # a class may have lost all its examples
         problems.errors, problems.warnings = ([*dict.fromkeys(said)] for said in (problems.errors, problems.warnings))
@@ -57,7 +56,7 @@ def assemble(rows: Rows, data: DataSettings, seed: int = 0) -> Dataset:
     )
     chosen = isinstance(inputs, ImageFiles) and data.image_size is None and schema.shape[1] == schema.shape[2]
     return replace(
-        _dataset(Path(data.name).resolve().name.split(".")[0] or "data", rows, inputs, classes),
+        _dataset(data.title, rows, inputs, classes),
         schema=schema,
         skipped=bad,
         notes=(*problems.warnings, *problems.notes),

@@ -25,9 +25,10 @@ def read_folder(data: DataSettings) -> Rows:
     rows = [_split_folder(root)] if is_split(root) else [class_folders(root, NOISY)]
     for extra, part, option in ((data.trusted, TRUSTED, "trusted"), (data.test, TEST, "test")):
         if extra is not None:
-            if not extra.is_dir():
+            other = Path(extra)
+            if not other.is_dir():
                 raise UserError(f"There is no folder {extra}: check --data.{option}, which needs one as {root} is.")
-            rows.append(class_folders(extra, part, prefix=f"{extra.name}/"))
+            rows.append(class_folders(other, part, prefix=f"{other.name}/"))
     return join(rows)
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from karat.data.columns import expand_lists
+from karat.data.decoding import Encoded
 from karat.data.settings import DataSettings
+from karat.data.sources.parquet_files import image_in, own_paths
 from karat.data.sources.rows import NOISY, SPLITS, Rows, join
 from karat.data.sources.table_files import Table
 from karat.data.sources.tables import rows_of_table
@@ -53,14 +55,15 @@ def _table(part: Any, source: str) -> Table:
     """Return a split as a table: images encoded and fetched one by one, class numbers as the names of the classes."""
     from datasets import ClassLabel, Image, Value
 
-    encoded, labels = {}, {}
+    encoded: dict[str, SavedImages] = {}
+    labels = {}
     for name, feature in part.features.items():
         if isinstance(feature, Image):
-            encoded[name] = part.select_columns([name]).cast_column(name, Image(decode=False))
+            encoded[name] = SavedImages(part.select_columns([name]).cast_column(name, Image(decode=False)), name)
         elif isinstance(feature, ClassLabel):
             labels[name] = feature
         elif isinstance(feature, Value) and feature.dtype in ("binary", "large_binary"):
-            encoded[name] = part.select_columns([name])
+            encoded[name] = SavedImages(part.select_columns([name]), name)
     frame = part.remove_columns(list(encoded)).with_format("pandas")[:]
     for name, feature in labels.items():
         numbers = frame[name]
@@ -68,12 +71,28 @@ def _table(part: Any, source: str) -> Table:
         frame[name] = [names.get(number, "") if number == number else "" for number in numbers]  # -1: no label
     if not len(frame.columns):
         frame = frame.reindex(range(len(part)))
-
-    def fetcher(name: str) -> Any:
-        return lambda row: encoded[name][row][name]
-
     classes = {name: tuple(feature.names) for name, feature in labels.items()}
-    return Table(source, expand_lists(frame, source), {name: fetcher(name) for name in encoded}, classes)
+    return Table(source, expand_lists(frame, source), encoded, classes)
+
+
+class SavedImages:
+    """A column of images of a saved dataset, which the library maps into memory."""
+
+    def __init__(self, part: Any, column: str) -> None:
+        self._part, self._column = part, column
+
+    def image(self, row: int, folder: str) -> Encoded:
+        """Return the image of a row, or the path of its file."""
+        return image_in(self._part[row][self._column], folder)
+
+    def written(self) -> list[str] | None:
+        """Return the paths beside the images where each has one of its own."""
+
+        def path(row: int) -> str | None:
+            cell = self._part[row][self._column]
+            return cell.get("path") if isinstance(cell, dict) else None
+
+        return own_paths([path(row) for row in range(len(self._part))]) if len(self._part) and path(0) else None
 
 
 def _image_column(table: Table, data: DataSettings) -> DataSettings:

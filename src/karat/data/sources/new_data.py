@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from karat.data.blocks import KeptBlocks
 from karat.data.decoding import IMAGE_ENDINGS, printable
 from karat.data.examples import Skipped
 from karat.data.images import Inputs, take
@@ -23,7 +24,8 @@ from karat.data.sources.hugging_face import is_hugging_face, read_hugging_face
 from karat.data.sources.npz import read_new_arrays
 from karat.data.sources.problems import Problems, counted, named
 from karat.data.sources.rows import SPLITS, TEST, Rows, join
-from karat.data.sources.table_files import TABLE_ENDINGS, is_table, read_table
+from karat.data.sources.shards import is_shards, rows_of_shards
+from karat.data.sources.table_files import TABLE_ENDINGS, Table, is_table, read_table
 from karat.data.sources.tables import IMAGE_COLUMNS, rows_of_table
 from karat.errors import UserError
 
@@ -65,14 +67,11 @@ def read_new_data(
             f"{data} has {here}, and the model was trained on {there}: give data as the training data were."
         )
     looked = rows.content.look(schema)
-    skipped = tuple(Skipped(rows.name(row), reason) for row, reason in looked.unreadable.items())
+    skipped = (*rows.bad, *(Skipped(rows.name(row), reason) for row, reason in looked.unreadable.items()))
     if skipped and on_bad_image != "skip":
-        problems = Problems(str(data))
-        problems.noun = rows.content.noun
-        problems.bad_images = skipped
-        problems.stop()
+        Problems(str(data), "file" if rows.bad else rows.content.noun, skipped).stop()
     inputs = looked.inputs()
-    if skipped:
+    if looked.unreadable:
         kept = np.setdiff1d(np.arange(len(rows)), list(looked.unreadable))
         rows, inputs = rows.subset(kept), take(inputs, torch.from_numpy(kept))
     names = tuple(rows.names or (str(place) for place in rows.places))
@@ -95,9 +94,15 @@ def _labels(data: str, rows: Rows, classes: Sequence[str]) -> Tensor:
 def _rows(schema: Schema, data: str, path: Path | None, labelled: bool) -> Rows:
     """List the rows of a file or folder whose kind must be that of the schema."""
     place = Path(data)
+    settings = DataSettings(data, path, label_column=schema.label_column, id_column=schema.id_column)
+    if is_shards(data) and not is_hugging_face(place):
+
+        def settings_of(table: Table) -> DataSettings:
+            return _columns(schema, replace(settings, name=table.source), table.columns)
+
+        return rows_of_shards(settings, KeptBlocks(), None if labelled else TEST, labelled, settings_of)
     if data.endswith(".npz"):
         return read_new_arrays(place, labelled)
-    settings = DataSettings(data, path, label_column=schema.label_column, id_column=schema.id_column)
     if is_table(data):
         table = read_table(place)
         settings = _columns(schema, settings, table.columns)

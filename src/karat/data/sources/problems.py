@@ -17,16 +17,20 @@ class BadImages(UserError):
         self.images = tuple(images)
 
 
+class DamagedShard(Exception):
+    """A file of many rows cannot be read at all; the text says why, without its name."""
+
+
 class Problems:
     """The sentences about one source: errors, of which one stops everything, warnings, and notes on what was done."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, noun: str = "image", bad_images: Sequence[Skipped] = ()) -> None:
         self.source = source
+        self.noun = noun  # what a bad one is called
         self.errors: list[str] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
-        self.bad_images: tuple[Skipped, ...] = ()
-        self.noun = "image"  # what a bad one is called
+        self.bad_images = tuple(bad_images)
 
     def stop(self) -> None:
         """Raise a UserError with all errors, if there are any."""
@@ -64,7 +68,7 @@ def counted(count: int, what: str, verbs: str = "") -> str:
 
 
 def _bad_images(images: Sequence[Skipped], noun: str) -> str:
-    remedy = "put fresh copies in their place" if noun == "image" else "correct them"
+    remedy = "correct them" if noun == "text" else "put fresh copies in their place"
     lines = [f"       {terminal_safe(image.name)}: {image.reason}" for image in images[:SHOWN]]
     if len(images) > SHOWN:
         lines.append(f"       … and {len(images) - SHOWN:,} more")

@@ -6,6 +6,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from karat.data.examples import Skipped
 from karat.data.readers import Array
 from karat.data.remedies import ON_THE_COMMAND_LINE, Remedies
 from karat.data.sources.content import Content
@@ -21,7 +22,8 @@ class Rows:
 
     `places` are the numbers of the rows in the user's data, `names` what the user calls them; `has_ids`: the user says
     that these are ids, so those of a file must differ. `files` tells the files apart from which the rows came.
-    `class_order` is the order of the classes where the source has one. `remedies` are those of its users.
+    `class_order` is the order of the classes where the source has one. `bad` are files of many rows, and rows, that
+    cannot be read at all and are not among these. `remedies` are those of the source's users.
     """
 
     source: str
@@ -36,6 +38,7 @@ class Rows:
     path_column: str | None = None
     text_column: str | None = None
     notes: tuple[str, ...] = ()
+    bad: tuple[Skipped, ...] = ()
     remedies: Remedies = ON_THE_COMMAND_LINE
 
     def __len__(self) -> int:
@@ -85,4 +88,5 @@ def join(parts: Sequence[Rows]) -> Rows:
         files=np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
         class_order=tuple(dict.fromkeys(name for part in parts for name in part.class_order)),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        bad=tuple(skipped for part in parts for skipped in part.bad),
     )

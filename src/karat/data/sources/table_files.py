@@ -3,36 +3,53 @@
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
+from karat.data.blocks import KeptBlocks
 from karat.data.columns import expand_lists
+from karat.data.decoding import Encoded
 from karat.data.readers import Array
+from karat.data.sources.parquet_files import PARQUET_ENDINGS, ParquetImages, group_notes, read_parquet
+from karat.data.sources.problems import DamagedShard
 from karat.errors import UserError
+from karat.files.addresses import PlacedFile
 from karat.files.memory_need import refuse_large_text
 from karat.files.required import require
 from karat.files.text_tables import TEXT_ENDINGS, read_text_table, refuse_doubles
 
 LINES_ENDINGS = (".jsonl", ".jsonl.gz")
-TABLE_ENDINGS = (*TEXT_ENDINGS, *LINES_ENDINGS, ".parquet", ".pq")
+TABLE_ENDINGS = (*TEXT_ENDINGS, *LINES_ENDINGS, *PARQUET_ENDINGS)
+
+
+class ImageColumn(Protocol):
+    """A column of encoded images, which are fetched one by one."""
+
+    def image(self, row: int, folder: str) -> Encoded:
+        """Return the image of a row; where the cell has a path, it starts from the folder."""
+
+    def written(self) -> list[str] | None:
+        """Return what is written beside the images, such as their paths, where each has a name of its own."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table; columns of bytes are not in the frame but fetched cell by cell (bytes, or a dict with bytes and path).
+    """A table; columns of encoded images are not in the frame.
 
-    `class_names` are the names of the classes in their order, for the columns whose source knows them.
+    `class_names` are the names of the classes in their order, for the columns whose source knows them. `notes` are what
+    the user should know.
     """
 
     source: str
     frame: pd.DataFrame
-    encoded: Mapping[str, Callable[[int], Any]] = field(default_factory=dict)
+    encoded: Mapping[str, ImageColumn] = field(default_factory=dict)
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -43,19 +60,25 @@ class Table:
 def read_table(path: Path) -> Table:
     """Read a table by the ending of its file; expand columns of lists."""
     require(path, "check the path")
-    readers = {TEXT_ENDINGS: _read_text, LINES_ENDINGS: _read_lines}
-    read = next((read for endings, read in readers.items() if path.name.lower().endswith(endings)), _read_parquet)
-    frame, encoded = read(path)
-    return Table(str(path), expand_lists(frame, str(path)), encoded)
+    encoded: Mapping[str, ParquetImages] = {}
+    if path.name.lower().endswith(PARQUET_ENDINGS):
+        try:
+            file = PlacedFile(path.name, str(path), path.stat().st_size)
+            frame, encoded = read_parquet(file, KeptBlocks())
+        except DamagedShard as error:
+            raise UserError(f"{path} is not a readable parquet file ({error}): write it again.") from error
+    else:
+        frame = _read_lines(path) if path.name.lower().endswith(LINES_ENDINGS) else _read_text(path)
+    return Table(str(path), expand_lists(frame, str(path)), encoded, notes=group_notes(encoded))
 
 
-def _read_text(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:
+def _read_text(path: Path) -> pd.DataFrame:
     frame = read_text_table(path).rename(columns=str.strip)
     refuse_doubles(path, frame.columns.tolist())
-    return frame, {}
+    return frame
 
 
-def _read_lines(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:
+def _read_lines(path: Path) -> pd.DataFrame:
     """Read a JSON object a line; cells stay what they say."""
     rows = []
     try:
@@ -77,38 +100,7 @@ def _read_lines(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any
             f"{path} is no table in JSON lines ({' '.join(str(error).split())}): write one object a line, in UTF-8, "
             'such as {"text": "…", "label": "…"}.'
         ) from error
-    return pd.DataFrame(rows, dtype=object), {}
-
-
-def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:
-    from pyarrow import ArrowException, parquet  # type: ignore[import-untyped]
-
-    try:
-        table = parquet.read_table(path)
-    except (OSError, ValueError, ArrowException) as error:
-        raise UserError(f"{path} is not a readable parquet file ({error}): write it again.") from error
-    return split_arrow(table)
-
-
-def split_arrow(table: Any) -> tuple[pd.DataFrame, dict[str, Callable[[int], Any]]]:
-    """Return an arrow table as a frame and, apart, its columns of bytes, or of dicts with bytes, cell by cell."""
-    from pyarrow import types
-
-    def holds_bytes(kind: Any) -> bool:
-        if types.is_struct(kind):
-            return any(part.name in ("bytes", "path") for part in kind)
-        return types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
-
-    names = [part.name for part in table.schema if holds_bytes(part.type)]
-
-    def fetcher(name: str) -> Callable[[int], Any]:
-        column = table[name]
-        return lambda row: column[row].as_py()
-
-    frame = table.drop_columns(names).to_pandas(ignore_metadata=True)
-    if not len(frame.columns):
-        frame = pd.DataFrame(index=range(table.num_rows))
-    return frame, {name: fetcher(name) for name in names}
+    return pd.DataFrame(rows, dtype=object)
 
 
 def is_table(name: str) -> bool:

@@ -1,15 +1,12 @@
 """The rows of a table: which columns are labels, images, features, and which rows are trusted or for the test."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from karat.data.columns import column_text, numbers_of
-from karat.data.decoding import Encoded
 from karat.data.readers import Array
 from karat.data.settings import DataSettings
 from karat.data.sources.content import Content, EncodedImages, Features, Fetched, Texts
@@ -30,9 +27,10 @@ def read_tables(data: DataSettings) -> Rows:
     rows = [rows_of_table(read_table(path), data, path.parent)]
     for extra, part, option in ((data.trusted, TRUSTED, "trusted"), (data.test, TEST, "test")):
         if extra is not None:
-            if not is_table(extra.name):
+            other = Path(extra)
+            if not is_table(other.name):
                 raise UserError(f"--data.{option} is {extra}: give a table as {path} is, {', '.join(TABLE_ENDINGS)}.")
-            rows.append(rows_of_table(read_table(extra), data, extra.parent, part))
+            rows.append(rows_of_table(read_table(other), data, other.parent, part))
     return join(rows)
 
 
@@ -50,7 +48,7 @@ def rows_of_table(table: Table, data: DataSettings, base: Path, part: int | None
     image = None if text is not None else image
     special = {label, identity, image, text, "trusted", "split"}
     others = [name for name in table.columns if name not in special]
-    notes: list[str] = []
+    notes = list(table.notes)
     content: Content
     names = _texts(table, identity) if identity else None
     if text is not None:
@@ -117,26 +115,9 @@ def _images(table: Table, name: str, base: Path) -> tuple[EncodedImages, list[st
     if name not in table.encoded:
         written = _texts(table, name)
         return EncodedImages([os.path.join(base, path) if path else "" for path in written]), written
-    fetch = table.encoded[name]
-    count = len(table.frame)
-
-    def image(row: int) -> Encoded:
-        cell = fetch(row)
-        if isinstance(cell, dict):
-            cell = cell.get("bytes") or cell.get("path")
-        if isinstance(cell, str):
-            return os.path.join(base, cell)
-        return cell if isinstance(cell, bytes) else b""
-
-    return EncodedImages(Fetched(image, np.arange(count))), _written(fetch, count)
-
-
-def _written(fetch: Callable[[int], Any], count: int) -> list[str] | None:
-    """Return the paths beside encoded images where each has one of its own."""
-    if not isinstance(fetch(0), dict) or not fetch(0).get("path"):
-        return None
-    names = [str((fetch(row) or {}).get("path")) for row in range(count)]
-    return names if len(set(names)) == count else None
+    column = table.encoded[name]
+    rows = np.arange(len(table.frame))
+    return EncodedImages(Fetched(lambda row: column.image(row, str(base)), rows)), column.written()
 
 
 def _features(

@@ -50,7 +50,7 @@ class VerdictConstants:
     strengths: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0)  # that hold heads to those of the trusted labels
     first_rate: float = 0.7  # share of labels that are redrawn from all classes in the first guess at T
     rounds: int = 3  # of heads, then T
-    iterations: int = 12  # of L-BFGS in a round
+    iterations: int = 8  # of L-BFGS in a round; 12 take a third longer and are no better (DECISIONS.md)
     most_learned: int = 50_000  # noisy examples that heads are fitted to
     most_numbers: int = 30_000_000  # and their logits by all heads together: fewer examples of many classes
     others: int = 5_000  # examples at once that no head is fitted to
@@ -59,7 +59,7 @@ class VerdictConstants:
     noisy_count: int = 1_000  # labels that all noisy ones count for together; more where more are trusted
     full_prior: float = 1.0  # what a full matrix has against it, in nats: one for each class and two more
     swap_prior: float = 10.0  # and where it says that most labels of a class are wrong alike
-    alike_prior: float = 4.0  # what wrong labels of classes that look alike have against them, in nats
+    alike_prior: float = 6.0  # what wrong labels of classes that look alike have against them, in nats
     likenesses: tuple[float, ...] = (0.25, 0.5)  # powers of p from which they may be drawn
     blur_prior: float = 1.0  # and in nats for each one by which it tells classes apart less than one rate does
     sharpness: tuple[float, ...] = (0.5, 0.71, 1.0, 1.41, 2.0, 2.83)  # of the judges together

@@ -116,40 +116,51 @@ def weighed_candidates(
     `predictable` is how likely judges of the given labels make them (a mean of logarithms). Noise that follows the
     looks of the examples can make them as likely whatever p is: only trusted labels tell against it.
     """
-    given, classes, trusted = labels.given[sample], labels.classes, labels.trusted
-    noisy_logits, count = said.noisy[:, sample], noisy_count(labels, constants)
-    # Where no trusted label can tell the hypotheses apart, none is ruled out.
-    against_full = constants.full_prior * (classes + 2) if len(trusted) else 1.0
-    found = []
-    mixtures = mixtures_of(len(said.noisy))
-    unseen_ones = bool(is_unseen.any())  # the only ones of their classes say which is which
+    given, noisy_logits = labels.given[sample], said.noisy[:, sample]
+    count, mixtures = noisy_count(labels, constants), mixtures_of(len(said.noisy))
+    has_unseen = bool(is_unseen.any())  # the only ones of their classes say which is which
     heard = [*itertools.product(mixtures, constants.sharpness, constants.floors)]
+    found = []
     for mixture, sharpness, floor in (*heard, (mixtures[-1], 1.0, NOBODY)):
         p = predictions(noisy_logits, mixture, sharpness, floor, shares)
         of_trusted = predictions(said.trusted, mixture, sharpness, floor, shares)
-        log_sharpness = math.log(sharpness) / constants.sharpness_width
-        prior = -(log_sharpness**2) / 2
-        if floor == NOBODY:
-            prior += math.log(len(heard))  # judges are as likely to know nothing as to know something
-        for matrix, alike in _fitted(family, p, given, transition, bool(len(trusted)), constants):
+        # Judges are as likely to know nothing as to know something.
+        prior = (
+            math.log(len(heard)) if floor == NOBODY else -((math.log(sharpness) / constants.sharpness_width) ** 2) / 2
+        )
+        for matrix, alike in _fitted(family, p, given, transition, bool(len(labels.trusted)), constants):
             candidate = Candidate(mixture, sharpness, floor, shares, matrix, prior, alike)
             joint = p * candidate.reached(p, given)
             likelihood = joint.sum(dim=1, keepdim=True).clamp(min=torch.finfo(joint.dtype).tiny)
-            believed = (joint / likelihood).mean(dim=0).clamp(min=0.02 / classes)
+            believed = (joint / likelihood).mean(dim=0).clamp(min=0.02 / labels.classes)
             noisy = float(likelihood.log().mean())
             if family == "full":
                 noisy = (noisy + _unseen_likelihood(p, given, transition)) / 2
-            unseen = of_trusted * (labels.trusted_shares / believed)
-            right = (unseen / unseen.sum(dim=1, keepdim=True)).gather(1, trusted[:, None]).clamp(min=TINY).log().sum()
-            weight = prior + float(right) + count * noisy
-            if family == "full":
-                weight += constants.blur_prior * _blur(matrix, believed) - against_full
-                weight -= constants.swap_prior * (unseen_ones and _is_swapped(matrix))
-            if family == "alike":
-                weight += count * max(predictable - noisy, 0.0)
-                weight -= constants.alike_prior + math.log(len(constants.likenesses))
-            found.append(candidate._replace(weight=weight))
+            elif family == "alike":
+                noisy = max(noisy, predictable)
+            right = _trusted_likelihood(of_trusted * (labels.trusted_shares / believed), labels.trusted)
+            against = _against(family, matrix, believed, labels, has_unseen, constants)
+            found.append(candidate._replace(weight=prior + right + count * noisy - against))
     return found
+
+
+def _trusted_likelihood(p: Tensor, trusted: Tensor) -> float:
+    """Return the log-likelihood of the trusted labels; rows of p need not sum to 1."""
+    return float((p / p.sum(dim=1, keepdim=True)).gather(1, trusted[:, None]).clamp(min=TINY).log().sum())
+
+
+def _against(
+    family: str, matrix: Tensor, believed: Tensor, labels: Labels, has_unseen: bool, constants: VerdictConstants
+) -> float:
+    """Return what a hypothesis has against it before any label is seen, in nats."""
+    if family == "alike":
+        return constants.alike_prior + math.log(len(constants.likenesses))
+    if family != "full":
+        return 0.0
+    if not len(labels.trusted):  # no label can tell the hypotheses apart: none is ruled out
+        return 1.0 - constants.blur_prior * _blur(matrix, believed)
+    swapped = constants.swap_prior * (has_unseen and _is_swapped(matrix))
+    return constants.full_prior * (labels.classes + 2) + swapped - constants.blur_prior * _blur(matrix, believed)
 
 
 def _fitted(

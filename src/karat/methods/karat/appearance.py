@@ -86,7 +86,7 @@ def _in_chunks(function: Callable[[Tensor], Tensor], count: int, chunk: int) -> 
     return found
 
 
-class Scale(NamedTuple):
+class CommonLength(NamedTuple):
     """What features are moved and multiplied by."""
 
     mean: Tensor
@@ -97,7 +97,7 @@ class Scale(NamedTuple):
         return (features - self.mean).mul_(self.factor)
 
 
-def one_length(features: Tensor, length: float = CONSTANTS.appearance.length) -> Scale:
+def one_length(features: Tensor, length: float = CONSTANTS.appearance.length) -> CommonLength:
     """Return what gives features a mean of 0 and one length, in the mean over the examples.
 
     >>> features = torch.tensor([[3.0], [5.0]])
@@ -106,7 +106,7 @@ def one_length(features: Tensor, length: float = CONSTANTS.appearance.length) ->
             [ 8.]])
     """
     mean = features.mean(dim=0)
-    return Scale(mean, length / (features - mean).square_().sum(dim=1).mean().sqrt().clamp(min=TINY))
+    return CommonLength(mean, length / (features - mean).square_().sum(dim=1).mean().sqrt().clamp(min=TINY))
 
 
 def _principal_directions(centred: Tensor, count: int, generator: torch.Generator) -> Tensor:

@@ -93,7 +93,7 @@ class Candidate(NamedTuple):
         return self.transition.to(p)[None] if self.alike is None else self.alike.matrices(p)
 
 
-class Noise(NamedTuple):
+class Labelling(NamedTuple):
     """How classes get their labels: T[true, given] in the mean, and how likely each class is to get a row's label."""
 
     transition: Tensor
@@ -222,13 +222,13 @@ def weighed_predictions(pairs: Sequence[tuple[Tensor, Candidate]]) -> Tensor:
     return mean
 
 
-def mean_noise(logits: Tensor, found: Sequence[Candidate], given: Tensor) -> Noise:
+def mean_noise(logits: Tensor, found: Sequence[Candidate], given: Tensor) -> Labelling:
     """Return what the labels come from in the mean of the candidates."""
     reached = torch.zeros(())
     for weight, one in zip(shares_of(found), found, strict=True):
         if weight > 1e-3:
             reached = reached + weight * one.reached(one.predictions(logits), given)
-    return Noise(mean_matrix(found), reached)
+    return Labelling(mean_matrix(found), reached)
 
 
 def believed_shares(logits: Tensor, found: Sequence[Candidate], given: Tensor) -> Tensor:

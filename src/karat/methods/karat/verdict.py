@@ -34,7 +34,7 @@ from karat.methods.karat.hypotheses import (
     FAMILIES,
     MATRICES,
     Candidate,
-    Noise,
+    Labelling,
     believed_shares,
     mean_matrix,
     mean_noise,
@@ -266,7 +266,7 @@ class _Belief(NamedTuple):
     """What is predicted under a hypothesis, and how much it weighs: a logarithm, where others are not known yet."""
 
     p: Tensor
-    noise: Noise
+    noise: Labelling
     shares: Tensor
     mixture: Tensor
     weight: float
@@ -280,7 +280,7 @@ def _each_candidate(families: Sequence[_Family], given: Tensor, constants: Verdi
     whole = sum(weight for weight, *_ in kept)
     for weight, logits, one in kept:
         p = one.predictions(logits)
-        noise = Noise(one.transition, one.reached(p, given))
+        noise = Labelling(one.transition, one.reached(p, given))
         yield _Belief(p, noise, one.shares, one.mixture, weight / whole)
 
 

@@ -6,19 +6,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from karat.methods.karat.appearance import Appearance, Scale, learn_appearance, one_length
+from karat.methods.karat.appearance import Appearance, CommonLength, learn_appearance, one_length
 from karat.methods.karat.constants import Constants
 from karat.methods.karat.folds import View
 from karat.methods.karat.neighbours import Walks, smoothed
 from karat.methods.method import Task
 
 
-class Looks(NamedTuple):
+class Eyes(NamedTuple):
     """How any input looks: described, smoothed over neighbours by each amount, and of one length."""
 
     appearance: Appearance
     walks: Walks
-    scales: list[Scale]
+    scales: list[CommonLength]
 
     def others(self, task: Task, rows: Tensor, chunk: int) -> Iterator[tuple[Tensor, list[Tensor]]]:
         """Yield some of the rows and how they look by each amount, until there are no more."""
@@ -28,7 +28,7 @@ class Looks(NamedTuple):
             task.tell("judging their labels", min(1.0, done * chunk / len(rows)))
 
 
-def look_at(task: Task, rows: Tensor, generator: torch.Generator, constants: Constants) -> tuple[list[View], Looks]:
+def look_at(task: Task, rows: Tensor, generator: torch.Generator, constants: Constants) -> tuple[list[View], Eyes]:
     """Look at these noisy rows and at the trusted ones, with close neighbours and with whole clusters."""
     appearance = learn_appearance(
         task.noisy_inputs, len(task), task.modality, generator, task.mirrored, constants.appearance
@@ -45,4 +45,4 @@ def look_at(task: Task, rows: Tensor, generator: torch.Generator, constants: Con
         View(*scale.of(version).split([len(rows), len(task.trusted_labels)]))
         for scale, version in zip(scales, versions, strict=True)
     ]
-    return views, Looks(appearance, walks, scales)
+    return views, Eyes(appearance, walks, scales)

@@ -1,5 +1,7 @@
 """Each warning where it belongs, and none where all is well."""
 
+from dataclasses import replace
+
 import torch
 from records import made_up, uniform
 
@@ -30,6 +32,9 @@ def test_an_overfitted_trusted_set():
     record, _ = made_up(uniform(4, 0.4), error=0.3)
     record.trusted_ledger.probabilities.copy_(torch.eye(4)[record.trusted.labels])
     assert "The trusted set is overfitted: 100%" in found(record)
+    believed, estimate = audit(record).beliefs, audit(record).estimate
+    own = replace(record, posterior=torch.full((len(record.noisy.labels), 4), 0.25))  # a verdict of its own
+    assert "overfitted" not in " ".join(warnings_of(own, believed, estimate))
 
 
 def test_a_class_of_issues_only():

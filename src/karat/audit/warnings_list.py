@@ -66,6 +66,8 @@ def _overfitted(record: AuditRecord) -> str | None:
     trusted, labels = record.trusted_ledger.probabilities, record.trusted.labels
     if not len(labels) or not len(record.verified_labels):
         return None
+    if record.posterior is not None:  # its judges are asked about trusted labels that they have not learned
+        return None
     right = (trusted.argmax(dim=1) == labels).double().mean().item()
     test = (record.verified_probabilities.argmax(dim=1) == record.verified_labels).double().mean().item()
     if wilson(right, len(labels))[0] <= test + 0.1:

@@ -92,9 +92,9 @@ class CommonLength(NamedTuple):
     mean: Tensor
     factor: Tensor
 
-    def of(self, features: Tensor) -> Tensor:
-        """Move and multiply features."""
-        return (features - self.mean).mul_(self.factor)
+    def of(self, features: Tensor, out: Tensor | None = None) -> Tensor:
+        """Move and multiply features, into `out` where it is given."""
+        return torch.sub(features, self.mean, out=out).mul_(self.factor)
 
 
 def one_length(features: Tensor, length: float = CONSTANTS.appearance.length) -> CommonLength:

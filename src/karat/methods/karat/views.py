@@ -40,9 +40,10 @@ def look_at(task: Task, rows: Tensor, generator: torch.Generator, constants: Con
         ]
     )
     versions, walks = smoothed(features, generator, constants.neighbours)
+    del features
     scales = [one_length(version, constants.appearance.length) for version in versions]
     views = [
-        View(*scale.of(version).split([len(rows), len(task.trusted_labels)]))
+        View(*scale.of(version, out=version).split([len(rows), len(task.trusted_labels)]))
         for scale, version in zip(scales, versions, strict=True)
     ]
     return views, Eyes(appearance, walks, scales)

@@ -23,6 +23,7 @@ from karat.data.settings import DataSettings
 from karat.data.sources import parquet_files, tar_files
 from karat.data.sources.new_data import read_new_data
 from karat.data.sources.problems import BadImages
+from karat.data.sources.shards import is_shards
 from karat.data.task import make_task
 from karat.errors import UserError
 from karat.files.addresses import PlacedFile, list_files
@@ -443,3 +444,13 @@ def test_trusted_images_have_a_cache_of_their_own(tmp_path):
     (tmp_path / "a.tar").unlink()
     assert trusted[:].shape == (1, 3, 16, 16)
     assert not inputs._cache
+
+
+@pytest.mark.parametrize(
+    ("beside", "expected"),
+    [("README.md", True), ("index.json", True), ("photo.png", False), ("note.txt", False), ("cats/", False)],
+)
+def test_what_lies_beside_shards_tells_whether_a_folder_is_one_of_shards(tmp_path, beside, expected):
+    (tmp_path / "train-0.tar").touch()
+    (tmp_path / beside).mkdir() if beside.endswith("/") else (tmp_path / beside).touch()
+    assert is_shards(str(tmp_path)) is expected

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from karat.data.blocks import KeptBlocks
 from karat.data.columns import expand_lists
+from karat.data.decoding import IMAGE_ENDINGS
 from karat.data.examples import Skipped
 from karat.data.settings import DataSettings
+from karat.data.sources.folders import TEXT_FILE_ENDINGS
 from karat.data.sources.parquet_files import PARQUET_ENDINGS, group_notes, read_parquet
 from karat.data.sources.problems import DamagedShard, Problems
 from karat.data.sources.rows import SPLITS, TEST, TRUSTED, Rows, join
@@ -25,14 +27,20 @@ _PART = re.compile(f"({'|'.join(SPLITS)})[-_.0-9]", re.IGNORECASE)
 
 
 def is_shards(name: str) -> bool:
-    """Return whether a name is that of shards: an address, a pattern, a tar file, or a folder of such files alone."""
+    """Return whether a name is that of shards: an address, a pattern, a tar file, or a folder of tar and Parquet files.
+
+    What tells about the shards may lie beside them; a folder with images, texts or other folders is read as those.
+    """
     if is_address(name) or is_pattern(name) or name.lower().endswith(TAR_ENDING):
         return True
     if not Path(name).is_dir():
         return False
     entries = [entry for entry in os.scandir(name) if not entry.name.startswith(".")]
-    has_shards = any(entry.name.lower().endswith(SHARD_ENDINGS) for entry in entries)
-    return has_shards and not any(entry.is_dir() for entry in entries)
+    names = [entry.name.lower() for entry in entries]
+    if not any(name.endswith(SHARD_ENDINGS) for name in names) or any(entry.is_dir() for entry in entries):
+        return False
+    single = (*IMAGE_ENDINGS, *TEXT_FILE_ENDINGS)
+    return not any(name.endswith(single) and not name.startswith("readme") for name in names)
 
 
 def read_shards(data: DataSettings) -> Rows:

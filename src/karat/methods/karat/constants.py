@@ -67,6 +67,7 @@ class VerdictConstants:
     sharpness_width: float = 0.5  # standard deviation of the prior of its logarithm
     floors: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.2)  # how often sure judges err
     caution_width: float = 0.35  # standard deviation of the logarithm of the power that claims are taken to
+    safe_errors: float = 1.5  # standard errors by which it is on the safe side
     least_weight: float = 1e-3  # candidates that weigh less are left out
     trees: TreeConstants = TreeConstants()
 

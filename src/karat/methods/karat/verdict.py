@@ -231,7 +231,7 @@ def _weighed(beliefs: Sequence["_Belief"]) -> list["_Belief"]:
 
 
 def _caution(families: Sequence[_Family], hearing: Hearing, labels: Labels, constants: VerdictConstants) -> Tensor:
-    """Return the power a ≤ 1 with which `q^a` claims no more than trusted labels allow, by one standard error.
+    """Return the power a ≤ 1 with which `q^a` claims no more than trusted labels allow, by standard errors.
 
     Every unseen trusted example is planted among the noisy ones under each label y that its class c may have got, with
     the weight T[c, y]. How likely `q^a` makes c says how sure a may be, with log a around 0 before anything is known.
@@ -259,7 +259,7 @@ def _caution(families: Sequence[_Family], hearing: Hearing, labels: Labels, cons
     belief = (likelihood - (logarithms / constants.caution_width).square() / 2).softmax(dim=0)
     mean = (belief * logarithms).sum()
     deviation = (belief * (logarithms - mean).square()).sum().sqrt()
-    return (mean - deviation).exp().clamp(max=1.0)
+    return (mean - constants.safe_errors * deviation).exp().clamp(max=1.0)
 
 
 class _Belief(NamedTuple):

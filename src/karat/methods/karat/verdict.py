@@ -2,7 +2,7 @@
 
 Classes that overlap and labels that are wrong look alike: sharp predictions with a noisy matrix T make the given labels
 as likely as soft predictions without any noise. Only labels that are known to be right tell the two apart. So T is one
-of several hypotheses (`FAMILIES`: no noise, one rate, a full matrix), predictions are
+of several hypotheses (`FAMILIES`: no noise, one rate, a full matrix, or one of each example's own), predictions are
 
     p_i = (1 − f)·softmax(s·Σ_j m_j·z_ij) + f·π
 

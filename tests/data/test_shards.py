@@ -14,7 +14,7 @@ from making import encoded, picture, tar_rows, write_table, write_tar
 from pyarrow import parquet, table
 
 from karat.data import blocks as blocks_module
-from karat.data.blocks import Blocks, KeptBlocks
+from karat.data.blocks import Blocks, KeptBlocks, Stored
 from karat.data.datasets import load_data
 from karat.data.images import ImageFiles
 from karat.data.samplers import ShuffledStream, block_order
@@ -454,3 +454,19 @@ def test_what_lies_beside_shards_tells_whether_a_folder_is_one_of_shards(tmp_pat
     (tmp_path / "train-0.tar").touch()
     (tmp_path / beside).mkdir() if beside.endswith("/") else (tmp_path / beside).touch()
     assert is_shards(str(tmp_path)) is expected
+
+
+def test_images_of_other_shards_with_the_same_names_and_sizes_are_told_apart():
+    """Features of pretrained networks are found by these hashes: those of other images would be taken in silence."""
+    one, other = (
+        ImageFiles([Stored("a.tar/1", "3", lambda content=content: content)], 8) for content in (b"abc", b"xyz")
+    )
+    assert one.digests() != other.digests()
+
+
+def test_an_unread_image_whose_shard_is_gone_is_named():
+    def gone():
+        raise FileNotFoundError(2, "No such file or directory")
+
+    with pytest.raises(UserError, match=r"Cannot read a\.tar/1 \(No such file"):
+        ImageFiles([Stored("a.tar/1", "3", gone)], 8).digests()

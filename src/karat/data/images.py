@@ -17,7 +17,7 @@ from torch import Tensor
 from karat.data.blocks import Blocks, Stored, blocks_of
 from karat.data.decoding import Encoded, Unreadable, decode, read_bytes
 from karat.data.readers import Array
-from karat.errors import UserError
+from karat.errors import UserError, unreadable
 
 Rows = Tensor | list[int] | slice
 
@@ -149,7 +149,7 @@ class ImageFiles:
                 yield reason, digest
 
     def digests(self) -> list[bytes]:
-        """Return a hash of each row's content, or of its place, size and time where nobody has read it yet."""
+        """Return a hash of each row's content, or of a file's place, size and time where nobody has read it yet."""
         return [self._digests.get(row) or _digest_unread(self._image(row)) for row in self._rows.tolist()]
 
     def fingerprint(self) -> bytes:
@@ -250,10 +250,13 @@ def _workers() -> Iterator[ThreadPoolExecutor]:
 
 
 def _digest_unread(image: Encoded) -> bytes:
+    if isinstance(image, Stored):  # shards of other data may have the same names and sizes
+        try:
+            return _digest_unread(image.read())
+        except OSError as error:
+            raise unreadable(image.name, error) from error
     if isinstance(image, bytes):
         return hashlib.blake2b(image, digest_size=16).digest()
-    if isinstance(image, Stored):
-        return hashlib.blake2b(f"{image.mark} {image.name}".encode(errors="surrogateescape"), digest_size=16).digest()
     try:
         found = os.stat(image)
     except OSError as error:

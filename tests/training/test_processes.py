@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 from together import together
 from torch import nn
 
 from karat.algorithm.coefficients import influence_on_trusted, meta_gradient
 from karat.algorithm.directional import finite_difference, jvp
 from karat.algorithm.network import Network
+from karat.algorithm.ranks import SharedModel
 from karat.algorithm.settings import AlgorithmSettings
 from karat.algorithm.targets import one_hot
+from karat.data.text_rows import TextRows
 from karat.methods import METHODS
 from karat.methods.shared.last_layer import features_and_logits
 from karat.models import build_model
@@ -115,6 +118,20 @@ def test_fewer_rows_than_processes_are_computed_by_all(float64):
     [(expected, _)] = together(1, work)
     for found, _ in together(3, work):
         assert compared(found, expected, 1e-8) is None
+
+
+def sparse_passes(ranks):
+    """Return what a linear model says of sparse rows, as texts are."""
+    torch.manual_seed(0)
+    model, rows = nn.Linear(4, 2), torch.eye(4)
+    sparse = TextRows(csr_matrix(rows.numpy()), None, wide=True)
+    with torch.no_grad():
+        return SharedModel(model, ranks)(sparse[:]), model(rows)
+
+
+def test_sparse_rows_are_passed_by_every_process():
+    for found, expected in together(2, sparse_passes):
+        torch.testing.assert_close(found, expected)
 
 
 class InFloat64(nn.Module):

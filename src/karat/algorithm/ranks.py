@@ -60,7 +60,7 @@ class Ranks:
         than processes are not shared out: each process computes all of them, and counts for its share of the gradient.
         """
         rows = len(inputs)
-        if self._alone:
+        if self._alone or inputs.layout is not torch.strided:  # sparse rows have no parts, and nothing trains on them
             return call(inputs)
         if rows < self.count:
             output = call(inputs)

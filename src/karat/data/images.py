@@ -27,7 +27,7 @@ _WORKERS = min(8, os.cpu_count() or 1)
 
 
 class Inputs(Protocol):
-    """What training and evaluation need of inputs: a tensor has it, and so have image files."""
+    """What training and evaluation need of inputs: a tensor has it, and so have image files and texts."""
 
     @property
     def shape(self) -> torch.Size:
@@ -44,9 +44,6 @@ class Lazy(Inputs, Protocol):
 
     def subset(self, rows: Rows) -> Any:
         """Return a view of these rows; nothing is read."""
-
-    def digests(self) -> list[bytes]:
-        """Return a hash of each row."""
 
 
 class ImageFiles:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from karat.data.arrays import check_inputs, is_signed, mean_and_scale, scale_images, standardise
 from karat.data.columns import Column, encode, expand_lists
+from karat.data.images import Inputs
 from karat.data.modality import IMAGES, TEXTS, VECTORS, Modality, modality_of
 from karat.data.readers import Array
 from karat.data.text import TextEncoder, texts_of
@@ -51,7 +52,7 @@ class Schema:
         """Return the names of the inputs of a vector, in order; nothing for images."""
         return tuple(name for column in self.columns for name in column.inputs)
 
-    def inputs_of(self, data: pd.DataFrame | np.ndarray | Sequence[str]) -> Tensor:
+    def inputs_of(self, data: pd.DataFrame | np.ndarray | Sequence[str]) -> Inputs:
         """Return the inputs of new rows: a table with the columns of the training data, an array of the kind, texts.
 
         >>> schema = Schema((1,), columns=(Column("age", "number", mean=40.0, scale=10.0),))

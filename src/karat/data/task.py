@@ -86,7 +86,7 @@ class NoisyTask:
             return self.origin.task.fingerprint()
         digest = hashlib.blake2b(digest_size=16)
         for part in (self.noisy.inputs, self.noisy.labels, self.trusted.inputs, self.trusted.labels):
-            content = part.fingerprint() if isinstance(part, ImageFiles) else part.contiguous().numpy().tobytes()
+            content = part.contiguous().numpy().tobytes() if isinstance(part, Tensor) else part.fingerprint()
             digest.update(content)
         return digest.hexdigest()
 

@@ -1,30 +1,31 @@
-"""Texts become vectors: TF-IDF of words and characters, reduced, without a download; or a sentence encoder by its name.
+"""Texts become vectors: TF-IDF of words and characters, without a download; or a sentence encoder by its name.
 
 TF-IDF weighs the words of a text, pairs of them, and runs of two to four characters inside words, each by how rare it
-is. The strongest directions of these (latent semantic analysis) are the inputs, all of one length. Nothing in them
-knows a label.
+is. The strongest directions of these terms (latent semantic analysis) are what judges and networks see, all of one
+length; a classifier that is fitted sees all terms. Nothing in either knows a label.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 import torch
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.preprocessing import normalize
-from torch import Tensor
 
+from karat.data.images import Inputs
 from karat.data.readers import Array
 from karat.data.sentence_encoder import load_sentence_encoder
+from karat.data.text_rows import TextRows
 from karat.errors import UserError
 from karat.files.required import fitting
 from karat.files.tensors import packed, read_tensors, unpacked, write_tensors
 
 TFIDF = "tfidf"
+TERMS = "terms"
 FILE = "text.safetensors"  # in a run folder
 LONGEST = 1_000_000  # characters of a text; a longer one is a file that went into a cell
 # Debian's one-line descriptions, 20 sections, 10,000 rows, ridge classifier on 2,000 others: 70.3% with 256 directions,
@@ -47,7 +48,7 @@ class TextEncoder(Protocol):
     def width(self) -> int:
         """Return how many numbers a text becomes."""
 
-    def encode(self, texts: Sequence[str]) -> Tensor:
+    def encode(self, texts: Sequence[str]) -> Inputs:
         """Return a vector for each text."""
 
     def describe(self) -> dict[str, Any]:
@@ -61,41 +62,40 @@ class TextEncoder(Protocol):
 class TfidfEncoder:
     """Terms (words, runs of characters), how rare each is, and the directions [term, direction] that are kept.
 
+    Without directions a text becomes the weights of all its terms.
+
     >>> encoder = fit_tfidf(["red apple", "green apple", "red car", "green car"])
-    >>> apples, cars = encoder.encode(["an apple", "a car"])
+    >>> apples, cars = encoder.encode(["an apple", "a car"])[:]
     >>> bool(apples @ encoder.encode(["apple tree"])[0] > cars @ encoder.encode(["apple tree"])[0])
     True
     """
 
     terms: Mapping[str, tuple[str, ...]]
     rarity: Mapping[str, Array]
-    directions: Array
-    kind: ClassVar[str] = TFIDF
+    directions: Array | None
 
     @property
     def width(self) -> int:
         """Return how many numbers a text becomes."""
-        return self.directions.shape[1]
+        return sum(map(len, self.terms.values())) if self.directions is None else self.directions.shape[1]
 
-    def encode(self, texts: Sequence[str]) -> Tensor:
-        """Return a vector of length √width for each text, and zeros for one without a known term."""
-        found = np.empty((len(texts), self.width), dtype=np.float32)
-        for start in range(0, len(texts), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            found[part] = normalize(self.count(texts[part]) @ self.directions)
-        return torch.from_numpy(found).mul_(self.width**0.5)
+    def encode(self, texts: Sequence[str]) -> TextRows:
+        """Return a vector of length √width for each text, or the weights of its terms; zeros without a known term."""
+        return TextRows(self.count(texts), self.directions, wide=self.directions is None)
 
     def count(self, texts: Sequence[str]) -> Any:
         """Return the weights of all terms, a sparse row for each text."""
-        return _counted([_counter(name, self.terms[name], self.rarity[name]) for name in self.terms], texts)
+        counters = [_counter(name, self.terms[name], self.rarity[name]) for name in self.terms]
+        parts = [_counted(counters, texts[start : start + _CHUNK]) for start in range(0, max(1, len(texts)), _CHUNK)]
+        return sparse.vstack(parts, format="csr")
 
     def describe(self) -> dict[str, str]:
         """Return what schema.json says."""
-        return {"kind": self.kind, "file": FILE}
+        return {"kind": TERMS if self.directions is None else TFIDF, "file": FILE}
 
     def save(self, folder: Path) -> None:
         """Write terms, rarity and directions beside schema.json."""
-        tensors = {"directions": torch.from_numpy(self.directions).half()}
+        tensors = {} if self.directions is None else {"directions": torch.from_numpy(self.directions).half()}
         for name, terms in self.terms.items():
             tensors |= {f"{name}.{part}": tensor for part, tensor in packed(terms).items()}
             tensors[f"{name}.rarity"] = torch.from_numpy(self.rarity[name]).float()
@@ -153,9 +153,9 @@ def fit_encoder(name: str, texts: Sequence[str], download: bool = False) -> Text
 
 def load_text_encoder(description: Mapping[str, Any], folder: Path) -> TextEncoder:
     """Return the encoder that schema.json describes, from the folder of its run or, by its name, from this machine."""
-    if description["kind"] != TFIDF:
+    if description["kind"] not in (TFIDF, TERMS):
         return load_sentence_encoder(description["name"], digest=description["digest"])
-    return _load_tfidf(folder)
+    return _load_tfidf(folder, reduced=description["kind"] == TFIDF)
 
 
 def are_texts(inputs: Any) -> bool:
@@ -180,7 +180,7 @@ def texts_of(data: Any, column: str) -> list[str]:
     return [str(text) for text in data]
 
 
-def _load_tfidf(folder: Path) -> TfidfEncoder:
+def _load_tfidf(folder: Path, reduced: bool) -> TfidfEncoder:
     tensors, metadata = read_tensors(folder / FILE)
     if metadata.get("format") != "karat text 1":
         raise UserError(f"{folder / FILE} is not a text encoder of this version of Karat: train again.")
@@ -188,9 +188,11 @@ def _load_tfidf(folder: Path) -> TfidfEncoder:
         names = [name for name in _COUNTERS if f"{name}.rarity" in tensors]
         terms = {name: unpacked({part: tensors[f"{name}.{part}"] for part in ("bytes", "ends")}) for name in names}
         rarity = {name: tensors[f"{name}.rarity"].numpy() for name in names}
-        directions = tensors["directions"].float().numpy()
-    fit = names and directions.ndim == 2 and sum(map(len, terms.values())) == len(directions)
-    fit = fit and all(np.isfinite(part).all() for part in (directions, *rarity.values()))
+        directions = tensors["directions"].float().numpy() if reduced else None
+    fit = bool(names) and all(np.isfinite(part).all() for part in rarity.values())
+    if directions is not None:
+        fit = fit and directions.ndim == 2 and sum(map(len, terms.values())) == len(directions)
+        fit = fit and bool(np.isfinite(directions).all())
     for name in names:
         fit = fit and rarity[name].shape == (len(terms[name]),) and len(set(terms[name])) == len(terms[name])
     if not fit:
@@ -212,4 +214,5 @@ def _counter(name: str, terms: tuple[str, ...], rarity: Array) -> TfidfVectorize
 
 def _counted(counters: Sequence[TfidfVectorizer], texts: Sequence[str]) -> Any:
     """Return texts x terms, words and characters with the same say."""
-    return sparse.hstack([counter.transform(texts) for counter in counters], format="csr") / len(counters) ** 0.5
+    counted = sparse.hstack([counter.transform(texts) for counter in counters], format="csr")
+    return counted.multiply(np.float32(len(counters) ** -0.5)).tocsr()

@@ -36,6 +36,7 @@ from karat.training.audit_record import audit_record
 from karat.training.fit import BarListener, fit
 from karat.training.frozen import featured, whole_model
 from karat.training.plan import default_batch_size
+from karat.training.terms import with_terms
 from karat.training.trainer import Trainer
 from karat.training.unread import unread_settings
 
@@ -162,10 +163,11 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
         written = tuple(str(name) for name in self.classes_)
         texts = [written[number] for number in labels.tolist()]
         dataset = from_memory(X, texts, mask.numpy(), classes=written, names=names, name="X")
-        assert dataset.schema is not None
-        self._schema = dataset.schema
         task = make_task(dataset)
         config = self._config(task, seed)
+        task = with_terms(config, task)
+        assert task.dataset.schema is not None
+        self._schema = task.dataset.schema
         task = featured(config, task, compute_device(self.device), show=bool(self.verbose))
         trainer = self._trained(config, task)
         finished = trainer.finished_models("selected")["selected"]

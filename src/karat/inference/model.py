@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from karat.data.images import Inputs
 from karat.data.schema import Schema
 from karat.data.text import FILE as TEXT_FILE
 from karat.data.text import load_text_encoder
@@ -106,7 +107,7 @@ class TrainedModel:
         """Return the name of the most probable class for each input."""
         return [self.classes[place] for place in self.predict_proba(inputs).argmax(axis=1)]
 
-    def _inputs(self, inputs: Any) -> Tensor:
+    def _inputs(self, inputs: Any) -> Inputs:
         if not isinstance(inputs, Tensor):
             if self.schema is None:
                 raise UserError("This model does not know how its inputs were scaled: give a tensor of scaled inputs.")
@@ -116,7 +117,7 @@ class TrainedModel:
                 f"The model was trained on inputs of shape {self.shape}, and these have {tuple(inputs.shape[1:])}: "
                 "bring them to the same shape."
             )
-        return inputs.float()
+        return inputs.float() if isinstance(inputs, Tensor) else inputs
 
 
 def load_model(run: str | Path, device: str = "auto") -> TrainedModel:

@@ -27,7 +27,8 @@ class Task:
     are on the CPU. `modality` names what kind of thing an input is. `new_learner` makes another network with an
     optimizer of its own,
     `averaged` returns the average of the deployed model's weights. `mirrored`: a mirrored image means the same.
-    `tell` shows how far work between two steps has come.
+    `tell` shows how far work between two steps has come. `terms` are the sparse rows of noisy and of trusted texts
+    where the model sees all of their terms.
     """
 
     given_labels: Tensor
@@ -40,6 +41,7 @@ class Task:
     averaged: Callable[[], nn.Module] | None = None
     mirrored: bool = False
     tell: Tell = ignored
+    terms: tuple[Any, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.given_labels)

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from karat.algorithm.network import Network
 from karat.algorithm.ranks import Ranks
 from karat.data.examples import Examples
+from karat.data.images import Inputs
 from karat.data.modality import IMAGES
 from karat.data.task import NoisyTask
+from karat.data.text_rows import TextRows
 from karat.errors import UserError
 from karat.files.memory_need import free_memory
 from karat.methods.method import Task, Tell
@@ -102,8 +104,11 @@ def method_task(
     """Return what the method may look at: never the true labels."""
 
     def reader(examples: Examples) -> Callable[[Tensor], Tensor]:
-        return lambda rows: examples.batch(rows).inputs.to(device)
+        read = vectors_at(examples.inputs)
+        return lambda rows: read(rows).to(device)
 
+    noisy, trusted = task.noisy.inputs, task.trusted.inputs
+    wide = isinstance(noisy, TextRows) and noisy.wide
     return Task(
         task.noisy.labels,
         reader(task.noisy),
@@ -115,4 +120,10 @@ def method_task(
         averaged,
         config.augmentation.mirrors(task.dataset.flip),
         tell,
+        (noisy.counts, trusted.counts) if wide else None,
     )
+
+
+def vectors_at(inputs: Inputs) -> Callable[[Tensor], Tensor]:
+    """Return what reads inputs as judges see them: of texts their directions, whatever the model sees."""
+    return inputs.vectors if isinstance(inputs, TextRows) else inputs.__getitem__

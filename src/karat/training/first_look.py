@@ -29,6 +29,7 @@ from karat.methods.karat.verdict import Verdict
 from karat.report.run_report import task_report
 from karat.settings.config import Config, config_as_dict
 from karat.settings.read import read_run_config
+from karat.training.build import vectors_at
 from karat.training.run import featured_task
 from karat.training.trainer import Trainer
 
@@ -104,10 +105,6 @@ def _some(labels: Tensor, classes: int) -> Tensor:
 
 def _features(examples: Examples, task: NoisyTask) -> Tensor:
     """Return features that no label had a part in."""
-
-    def read(places: Tensor) -> Tensor:
-        return examples.batch(places).inputs
-
-    generator = torch.Generator().manual_seed(0)
+    read, generator = vectors_at(examples.inputs), torch.Generator().manual_seed(0)
     appearance = learn_appearance(read, len(examples), task.dataset.modality.name, generator, task.dataset.flip)
     return appearance.features(read, torch.arange(len(examples)))

@@ -20,7 +20,7 @@ from karat.algorithm.network import evaluation_mode
 from karat.data.datasets import DOWNLOADABLE
 from karat.data.examples import Examples
 from karat.data.feature_store import KEY, FeatureStore, MemoryStore
-from karat.data.images import Inputs, Lazy, read_ahead
+from karat.data.images import ImageFiles, Inputs, read_ahead
 from karat.data.modality import IMAGES
 from karat.data.settings import DataForNetwork, DataSettings
 from karat.data.task import NoisyTask, Origin
@@ -231,7 +231,7 @@ def _computed(
 
 def _row_keys(inputs: Inputs) -> list[bytes]:
     """Return a hash of each input."""
-    if isinstance(inputs, Lazy):
+    if isinstance(inputs, ImageFiles):
         return inputs.digests()
     rows = (inputs[[row]] for row in range(len(inputs)))
     return [hashlib.blake2b(row.contiguous().numpy().tobytes(), digest_size=KEY).digest() for row in rows]

@@ -62,6 +62,7 @@ from karat.training.run_folder import (
 )
 from karat.training.semantic_noise import semantic_labeller
 from karat.training.signals import asked_to_stop
+from karat.training.terms import with_terms
 from karat.training.trainer import RATE_AFTER_RECOVERY, RECOVERIES, Diverged, Trainer
 from karat.training.unread import unread_settings
 
@@ -117,7 +118,7 @@ class RunListener(BarListener):
 def task_of(config: Config) -> NoisyTask:
     """Prepare the examples that a config names."""
     labeller = semantic_labeller(config.noise, config.seed, config.training.device)
-    return prepare_task(data_of(config), config.noise, config.seed, labeller)
+    return with_terms(config, prepare_task(data_of(config), config.noise, config.seed, labeller))
 
 
 def featured_task(config: Config, show: bool = True) -> NoisyTask:

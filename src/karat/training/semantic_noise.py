@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy
 
 from karat.data.augmentation import seeded
 from karat.data.examples import Dataset, Examples
-from karat.data.images import ImageFiles
 from karat.data.modality import IMAGES, modality_of
 from karat.data.noise.kinds import Labeller
 from karat.data.noise.label_files import load_labels, save_labels
@@ -98,7 +97,7 @@ def cache_key(dataset: Dataset, settings: LabellerSettings) -> str:
     """Return a hash of the train examples and everything else that decides the labels."""
     digest = hashlib.blake2b(repr((settings, dataset.flip, len(dataset.classes))).encode(), digest_size=16)
     for part in (dataset.train.inputs, dataset.train.labels):
-        content = part.fingerprint() if isinstance(part, ImageFiles) else part.contiguous().numpy().tobytes()
+        content = part.contiguous().numpy().tobytes() if isinstance(part, Tensor) else part.fingerprint()
         digest.update(content)
     return digest.hexdigest()
 

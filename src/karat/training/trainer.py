@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from karat.algorithm.ranks import Ranks, SharedModel
 from karat.audit.ledger import Ledger
 from karat.data.examples import Examples
-from karat.data.images import row_blocks
+from karat.data.images import ImageFiles, row_blocks
 from karat.data.modality import IMAGES
 from karat.data.task import NoisyTask
 from karat.errors import UserError
@@ -319,7 +319,7 @@ class Trainer:
 
     def _read(self, examples: Examples, rows: Tensor) -> "Examples[Tensor]":
         """Return the examples at these rows; of image files each process decodes its part and hands it on."""
-        if self.ranks is None or isinstance(examples.inputs, Tensor) or len(rows) < self.ranks.count:
+        if self.ranks is None or not isinstance(examples.inputs, ImageFiles) or len(rows) < self.ranks.count:
             return examples.batch(rows)
         own = examples.batch(rows[self.ranks.part(len(rows))])
         return Examples(self.ranks.whole(own.inputs, len(rows)), examples.labels[rows])

@@ -92,6 +92,9 @@ class ClassifierConstants:
     length: float = 8.0  # of an example's features, in the quadratic mean over the examples
     iterations: int = 60  # of L-BFGS
     chunk: int = 2_000  # examples at once
+    parts: int = 5  # of the texts, each judged by a classifier of all terms that learned the others
+    iterations_of_parts: int = 30
+    memory_of_terms: int = 10  # steps that L-BFGS remembers, where a head has a million numbers
 
 
 @dataclass(frozen=True)

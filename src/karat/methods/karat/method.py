@@ -8,14 +8,17 @@ learns the verdict by all judges on all examples.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
+from scipy.sparse import vstack
 from torch import Tensor, nn
 
 from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import cross_entropy, one_hot
-from karat.methods.karat.classifier import SoftlyLabelled, fit_classifier
-from karat.methods.karat.constants import CONSTANTS, Constants
+from karat.methods.karat.classifier import SoftlyLabelled, fit_classifier, fit_sparse_classifier
+from karat.methods.karat.constants import CONSTANTS, ClassifierConstants, Constants
 from karat.methods.karat.folds import Labels, View, deal
 from karat.methods.karat.verdict import Hearing, Verdict, decide, hear
 from karat.methods.karat.views import look_at
@@ -170,13 +173,34 @@ class Karat(Method):
 
     def _fit(self, classifier: nn.Module) -> None:
         """Fit a linear classifier to the verdict, in place."""
-        task, posterior = self.task, self.verdict.posterior
-        verified = one_hot(task.trusted_labels, task.classes, like=posterior)
-        parts = [SoftlyLabelled(task.noisy_inputs, posterior), SoftlyLabelled(task.trusted_inputs, verified)]
-        weight, bias = fit_classifier(parts, task.modality == "vectors", self.constants.classifier)
+        task, constants = self.task, self.constants.classifier
+        verified = one_hot(task.trusted_labels, task.classes, like=self.verdict.posterior)
+        if task.terms is None:
+            parts = [
+                SoftlyLabelled(task.noisy_inputs, self.verdict.posterior),
+                SoftlyLabelled(task.trusted_inputs, verified),
+            ]
+            weight, bias = fit_classifier(parts, task.modality == "vectors", constants)
+        else:
+            noisy, trusted = task.terms
+            self._hear_terms(noisy, trusted, verified)
+            weight, bias = _of_terms(noisy, trusted, self.verdict.posterior, verified, constants)
         with torch.no_grad():
             for name, values in (("weight", weight), ("bias", bias)):
                 classifier.get_parameter(name).copy_(values)
+
+    def _hear_terms(self, noisy: Any, trusted: Any, verified: Tensor) -> None:
+        """Judge texts anew, with what classifiers of all terms say of those whose verdict they have not learned."""
+        constants, said = self.constants.classifier, torch.empty(len(self.task), self.task.classes)
+        short = replace(constants, iterations=constants.iterations_of_parts)
+        parts = torch.randperm(len(said), generator=self._generator()) % constants.parts
+        for part in parts.unique():
+            learned, judged = ((parts == part) == own for own in (False, True))
+            rows = noisy[learned.numpy()]
+            weight, bias = _of_terms(rows, trusted, self.verdict.posterior[learned], verified, short)
+            said[judged] = torch.from_numpy(noisy[judged.numpy()] @ weight.T.numpy()) + bias
+            self.task.tell("judging their terms", (int(part) + 1) / constants.parts)
+        self._decide(said, network_weighs=False)
 
     def finish(self, model: nn.Module) -> Finished:
         """Return the model, with the help of trees where there are some, and the verdict.
@@ -201,14 +225,21 @@ class Karat(Method):
             said[other] = logits_at(learner, self.task.noisy_inputs, other)
         self._decide(said)
 
-    def _decide(self, network: Tensor | None) -> None:
+    def _decide(self, network: Tensor | None, network_weighs: bool = True) -> None:
         """Take a new verdict."""
-        self.verdict = decide(self.hearing, self.labels, network, self.constants.verdict)
+        self.verdict = decide(self.hearing, self.labels, network, self.constants.verdict, network_weighs=network_weighs)
         self.noise_rate = 1 - self.verdict.posterior.gather(1, self.labels.given[:, None]).mean().item()
 
     def _generator(self) -> torch.Generator:
         """Return the run's generator of folds and halves."""
         return torch.Generator().manual_seed(self.seed)
+
+
+def _of_terms(
+    noisy: Any, trusted: Any, posterior: Tensor, verified: Tensor, constants: ClassifierConstants
+) -> tuple[Tensor, Tensor]:
+    """Fit a classifier to sparse rows of noisy and trusted texts."""
+    return fit_sparse_classifier(vstack([noisy, trusted], format="csr"), torch.cat([posterior, verified]), constants)
 
 
 def _ramp(progress: Progress) -> float:

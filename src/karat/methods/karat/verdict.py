@@ -196,8 +196,13 @@ def decide(
     labels: Labels,
     network: Tensor | None = None,
     constants: VerdictConstants = CONSTANTS.verdict,
+    *,
+    network_weighs: bool = True,
 ) -> Verdict:
-    """Average over all hypotheses; `network` are the logits of networks that have not learned the labels they judge."""
+    """Average over all hypotheses; `network` are the logits of networks that have not learned the labels they judge.
+
+    `network_weighs`: hypotheses weigh more by which the networks find the given labels likelier.
+    """
     families: list[_Family] = []
     predictable = -math.inf
     for family, judges in FAMILIES.items():
@@ -211,7 +216,10 @@ def decide(
             predictable = float(best.gather(1, labels.given[hearing.sample, None]).log().mean())
     beliefs: Iterable[_Belief] = _each_candidate(families, labels.given, constants)
     if network is not None:
-        heard = [_with_network(belief, network, labels, constants) for belief in _each_family(families, labels.given)]
+        before = _each_family(families, labels.given)
+        heard = [_with_network(belief, network, labels, constants) for belief in before]
+        if not network_weighs:
+            heard = [one._replace(weight=belief.weight) for one, belief in zip(heard, before, strict=True)]
         beliefs = _weighed(heard)
     means, rates = [torch.zeros(())] * 5, []
     for one in beliefs:  # each is gone before the next one is made

@@ -8,7 +8,7 @@ from karat.methods.karat.neighbours import _least, _nearest, smoothed
 
 
 def smoothed_by(amount, points, **constants):
-    (version,), _ = smoothed(points, torch.Generator(), NeighbourConstants(amounts=(amount,), **constants))
+    (version,), _ = smoothed(points.clone(), torch.Generator(), NeighbourConstants(amounts=(amount,), **constants))
     return version
 
 
@@ -72,7 +72,7 @@ def test_examples_that_are_all_the_same_stay_so(count):
 
 def test_others_are_smoothed_as_those_outside_the_graph_are():
     points = torch.randn(80, 4, generator=torch.Generator().manual_seed(0))
-    versions, walks = smoothed(points, torch.Generator(), NeighbourConstants(most_inside=50))
+    versions, walks = smoothed(points.clone(), torch.Generator(), NeighbourConstants(most_inside=50))
     outside = torch.cdist(points, walks.start).amin(dim=1) > 1e-3
     assert outside.sum() == 30
     for version, again in zip(versions, walks.smoothed(points[outside]), strict=True):

@@ -48,11 +48,14 @@ class Walks(NamedTuple):
 def smoothed(
     features: Tensor, generator: torch.Generator, constants: NeighbourConstants = CONSTANTS.neighbours
 ) -> tuple[list[Tensor], Walks]:
-    """Return the features smoothed by each amount a, from 0 to below 1, and how to smooth others."""
+    """Return the features smoothed by each amount a, from 0 to below 1, and how to smooth others.
+
+    The features are overwritten: the last version is in their place.
+    """
     order = torch.randperm(len(features), generator=generator).to(features.device)
     inside, outside = order[: constants.most_inside], order[constants.most_inside :]
     walks = _walk(features[inside], constants)
-    versions = [torch.empty_like(features) for _ in constants.amounts]
+    versions = [*(torch.empty_like(features) for _ in constants.amounts[1:]), features]
     for version, seen in zip(versions, walks.seen, strict=True):
         version[inside] = seen
     for some in outside.split(constants.chunk) if len(outside) else ():

@@ -93,6 +93,26 @@ def test_a_compiler_that_fails_is_said_once_and_changes_nothing(monkeypatch, cap
     ]
 
 
+def test_code_that_computes_something_else_is_not_used(monkeypatch, caplog):
+    """As the one that torch 2.15 makes for bfloat16 on a processor: forwards right, backwards no numbers."""
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, logits):
+            return logits.clone()
+
+        @staticmethod
+        def backward(ctx, slope):
+            return slope * torch.nan
+
+    monkeypatch.setattr(torch, "compile", lambda module, **_: lambda inputs: Wrong.apply(module(inputs)))
+    module = network_of().train()
+    with caplog.at_level(logging.WARNING, logger="karat"):
+        Network(module, compiled=Compiled(module))(torch.randn(6, 3, 8, 8)).mean().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in module.parameters())
+    assert "compiled code has other gradients than the network" in caplog.text
+
+
 def test_passes_that_are_not_trained_are_not_compiled(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError

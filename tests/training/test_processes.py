@@ -1,5 +1,6 @@
 """Several processes are one: the same coefficients, weights, memories and ledgers, whoever takes the steps."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -132,6 +133,51 @@ def sparse_passes(ranks):
 def test_sparse_rows_are_passed_by_every_process():
     for found, expected in together(2, sparse_passes):
         torch.testing.assert_close(found, expected)
+
+
+def test_own_statistics_are_those_of_the_rows_of_a_process(float64):
+    """As if copies of the network ran a part each: the same logits and Jacobian-vector products, gradients that are the
+    sum of theirs, and running statistics that are the mean of theirs. Statistics may move before the way back."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(216, CLASSES))
+    inputs, direction = torch.randn(8, 3, 8, 8), {name: torch.randn_like(p) for name, p in module.named_parameters()}
+
+    def work(ranks):
+        network = Network(deepcopy(module).train(), ranks=ranks, own_statistics=True)
+        forward = network.forward_pass(inputs)
+        slope = jvp(network, forward, network.trainable(), direction)
+        statistics = {name: one.clone() for name, one in network.module.named_buffers()}
+        network(inputs + 1)
+        forward.logits.square().mean().backward()
+        network.add_up_gradients()
+        gradients = {name: p.grad for name, p in network.module.named_parameters()}
+        return forward.logits.detach(), slope, gradients, statistics, dict(network.module.named_buffers())
+
+    copies = [Network(deepcopy(module).train()) for _ in range(2)]
+    passes = [copy.forward_pass(part) for copy, part in zip(copies, inputs.split(4), strict=True)]
+    slopes = [jvp(copy, one, copy.trainable(), direction) for copy, one in zip(copies, passes, strict=True)]
+    logits = torch.cat([one.logits for one in passes])
+    logits.square().mean().backward()
+    both = [dict(copy.module.named_parameters()) for copy in copies]
+    gradients = {name: sum(own[name].grad for own in both) for name in direction}
+    buffers = [dict(copy.module.named_buffers()) for copy in copies]
+    first, second = together(2, work)
+    assert compared(first, second, 0.0) is None, "processes differ among themselves"
+    assert compared(first[:3], (logits.detach(), torch.cat(slopes), gradients), 1e-8) is None
+    for name in ("1.running_mean", "1.running_var"):
+        torch.testing.assert_close(first[3][name], (buffers[0][name] + buffers[1][name]) / 2)
+
+
+@pytest.mark.parametrize("method", ["ieg", "karat"])
+def test_a_run_with_own_statistics_is_alike_in_all_processes(method):
+    """And another one than with shared statistics."""
+    settings = config(method, steps=6, dataset="digits")
+    own = replace(settings, training=replace(settings.training, batch_norm="own"))
+    settings, own = (replace(one, model="fast-2") for one in (settings, own))
+    shared, _ = together(2, run(settings))
+    first, second = together(2, run(own))
+    assert compared(first, {**first, **second}, 0.0) is None
+    assert compared(first["model"], shared["model"], 1e-6) is not None
 
 
 class InFloat64(nn.Module):

@@ -1,15 +1,17 @@
 """Any `nn.Module` as a function of its parameters: forward passes that can be repeated without a trace."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
+from karat.algorithm.compiled import Compiled, KeepingBuffers
 from karat.algorithm.fast_tangents import LinearOutput, Recording
 from karat.algorithm.ranks import Ranks
 
@@ -44,7 +46,10 @@ class Network:
 
     `ranks` are the processes that share its passes; inputs and logits are always those of the whole batch. With
     `pieces` a pass keeps nothing for the way back, but is computed again there, one piece of the batch after the other:
-    exact, but that BatchNorm sees one piece.
+    exact, but that BatchNorm sees one piece. `precision` is a shorter type of numbers for ordinary passes (autocast),
+    `compiled` a faster way to compute them. Passes at other parameters (look-ahead, Jacobian-vector product) have
+    neither: a look-ahead step is smaller than what bfloat16 rounds away, and forward mode goes past compiled code. With
+    `own_statistics` BatchNorm has those of the rows of each process.
 
     >>> module = nn.Linear(3, 2)
     >>> Network(module, logits_of=lambda output: output * 2)(torch.ones(1, 3)).shape
@@ -55,14 +60,23 @@ class Network:
     logits_of: Callable[[Any], Tensor] = _identity
     ranks: Ranks | None = None
     pieces: int | None = None
+    precision: torch.dtype | None = None
+    compiled: Compiled | None = None
+    own_statistics: bool = False
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return the logits; an ordinary forward pass, which moves BatchNorm statistics as always."""
-        return self._passed(self.module, inputs)
+        logits = self._passed(self.compiled or self.module, inputs, self.precision)
+        if self.own_statistics and self.ranks is not None:
+            self.ranks.average([one for layer in self.module.modules() for one in _moving_statistics(layer)])
+        return logits
 
     def forward_pass(self, inputs: Tensor) -> ForwardPass:
         """Return the logits together with what `repeat` needs to run the same pass once more."""
         state = random_state(inputs.device)
+        if self.precision is not None or (self.compiled is not None and not self.compiled.failed):
+            # Nothing here that the repeated pass could use.
+            return ForwardPass(inputs, self(inputs), state)
         with Recording() as recording:
             logits = self(inputs)
         return ForwardPass(inputs, logits, state, recording.outputs)
@@ -98,34 +112,34 @@ class Network:
         """Return what a layer gave for the whole batch from what it gave for the rows of this process."""
         return part if self.ranks is None else self.ranks.whole(part, rows)
 
-    def _passed(self, call: Callable[[Tensor], Any], inputs: Tensor) -> Tensor:
+    def _passed(self, call: Callable[[Tensor], Any], inputs: Tensor, precision: torch.dtype | None = None) -> Tensor:
+        def of_part(part: Tensor) -> Tensor:
+            with autocast_to(precision, part.device):
+                found = self.logits_of(call(part))
+            return found if precision is None else found.float()
+
         def logits(piece: Tensor) -> Tensor:
-            if self.ranks is None:
-                return self.logits_of(call(piece))
-            return self.ranks.share(lambda own: self.logits_of(call(own)), piece)
+            return of_part(piece) if self.ranks is None else self.ranks.share(of_part, piece, self.own_statistics)
 
         if self.pieces is None:
             return logits(inputs)
         parts = inputs.tensor_split(max(1, min(self.pieces, len(inputs) // SMALLEST_PIECE)))
         if not torch.is_grad_enabled():
             return torch.cat([logits(part) for part in parts])
-        contexts = (nullcontext(), _KeepingBuffers(self.module))  # of a pass, and of the same pass computed again
+        contexts = (nullcontext(), KeepingBuffers(self.module))  # of a pass, and of the same pass computed again
         return torch.cat([checkpoint(logits, part, use_reentrant=False, context_fn=lambda: contexts) for part in parts])
 
 
-class _KeepingBuffers:
-    """Put the buffers back after a pass that is computed again: BatchNorm counts a batch once; may be entered again."""
+def autocast_to(precision: torch.dtype | None, device: torch.device) -> AbstractContextManager[Any]:
+    """Return the context in which a network computes in a shorter type of numbers; None changes nothing."""
+    return nullcontext() if precision is None else torch.autocast(device.type, dtype=precision)
 
-    def __init__(self, module: nn.Module) -> None:
-        self._module = module
 
-    def __enter__(self) -> None:
-        self._before = [(buffer, buffer.clone()) for buffer in self._module.buffers()]
-
-    def __exit__(self, *error: object) -> None:
-        with torch.no_grad():
-            for buffer, values in self._before:
-                buffer.copy_(values)
+def _moving_statistics(layer: nn.Module) -> list[Tensor]:
+    """Return the running mean and variance of a BatchNorm that moves them."""
+    if not (isinstance(layer, _BatchNorm) and layer.training):
+        return []
+    return [one for one in (layer.running_mean, layer.running_var) if one is not None]
 
 
 @contextmanager

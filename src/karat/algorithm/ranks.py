@@ -53,11 +53,12 @@ class Ranks:
         start = sum(sizes[: self.rank])
         return slice(start, start + sizes[self.rank])
 
-    def share(self, call: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    def share(self, call: Callable[[Tensor], Tensor], inputs: Tensor, own_statistics: bool = False) -> Tensor:
         """Return what `call` returns for all inputs; every process calls it with its own part of them.
 
         The slope of what is returned must be the same in every process, as that of a loss of all rows is. Fewer rows
         than processes are not shared out: each process computes all of them, and counts for its share of the gradient.
+        With `own_statistics` BatchNorm sees the rows of this process alone.
         """
         rows = len(inputs)
         if self._alone or inputs.layout is not torch.strided:  # sparse rows have no parts, and nothing trains on them
@@ -66,7 +67,7 @@ class Ranks:
             output = call(inputs)
             return _Share.apply(output, self.count) if torch.is_grad_enabled() else output
         own = self.part(rows)
-        with SharedPass(self, rows):
+        with SharedPass(self, rows, own_statistics):
             return self.whole(call(inputs[own]), rows)
 
     def whole(self, part: Tensor, rows: int) -> Tensor:
@@ -90,6 +91,14 @@ class Ranks:
         """Return the sum over all processes, in place."""
         _heard(dist.all_reduce, tensor)
         return tensor
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its mean over all processes; all go in one message."""
+        if self._alone or not tensors:
+            return
+        means = self.total(torch.cat([one.reshape(-1) for one in tensors])) / self.count
+        for one, mean in zip(tensors, means.split([one.numel() for one in tensors]), strict=True):
+            one.data.copy_(mean.view(one.shape))  # `data`: the way back of a pass does not need what it moved
 
     def each(self, tensor: Tensor) -> Tensor:
         """Return the tensors of all processes, stacked."""
@@ -192,11 +201,13 @@ class _Share(torch.autograd.Function):
 class SharedPass(TorchFunctionMode):
     """Let BatchNorm and dropout, in a pass over the rows of one process, do what they would do with all rows.
 
-    torch's SyncBatchNorm computes on GPUs alone and has no forward-mode rule.
+    torch's SyncBatchNorm computes on GPUs alone and has no forward-mode rule. With `own_statistics` BatchNorm is left
+    as it is.
     """
 
-    def __init__(self, ranks: Ranks, rows: int) -> None:
+    def __init__(self, ranks: Ranks, rows: int, own_statistics: bool = False) -> None:
         super().__init__()
+        self._own_statistics = own_statistics
         self._ranks, self._rows, self._own = ranks, rows, ranks.part(rows)
 
     def __torch_function__(
@@ -204,7 +215,7 @@ class SharedPass(TorchFunctionMode):
     ) -> Any:
         """Call the function, for all rows where that makes a difference."""
         kwargs = kwargs or {}
-        if function is F.batch_norm:
+        if function is F.batch_norm and not self._own_statistics:
             return self._batch_norm(*args, **kwargs)
         if function is F.dropout:
             return self._dropout(*args, **kwargs)

@@ -43,7 +43,13 @@ from karat.training.unread import unread_settings
 DEFAULT_METHOD = "karat"
 _ARGUMENTS = ("method", "model", "seed", "training.device")  # settings of a run that are arguments here
 # A fit leaves threads to torch, writes no checkpoint and is one process.
-_OF_RUNS = ("training.threads", "training.checkpoint_every", "training.devices", "training.nodes")
+_OF_RUNS = (
+    "training.threads",
+    "training.checkpoint_every",
+    "training.devices",
+    "training.nodes",
+    "training.batch_norm",
+)
 LABEL_COLUMNS = ("given_label", "predicted_label", "suggested_label", "helpful_label", "cleaned_label")
 Model = str | nn.Module | Callable[[tuple[int, ...], int], nn.Module]
 

@@ -60,6 +60,13 @@ class TrainingSettings:
         pieces: into how many parts a pass of the network is cut to save memory: nothing is kept for the way back, where
             one part after the other is computed again. 1 computes passes again as a whole, with the same result; with
             more, BatchNorm has the statistics of a part. null keeps everything.
+        precision: float32, or bfloat16 for the passes of the network: what bears it is computed in half of the memory,
+            and faster on a device made for it. Parameters, losses, look-ahead, Jacobian-vector product and optimizer
+            stay in float32, and so do evaluation and the saved model.
+        compile: whether torch.compile makes code of its own for the passes of the network that are trained; where that
+            fails the run says so and goes on without. Look-ahead and Jacobian-vector product are not compiled.
+        batch_norm: with several processes, shared has the statistics of the whole batch, as one process would; own has
+            those of each process's rows, in fewer messages.
         trusted_balanced: whether a trusted batch holds every class equally often.
         label_smoothing: share of a hard label that goes to all classes, in plain training (supervised, trusted_only,
             trusted_finetune, cleanlab); other methods have losses of their own.
@@ -83,6 +90,9 @@ class TrainingSettings:
     batch_size: int | None = None
     trusted_batch_size: int | None = None
     pieces: int | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compile: bool = False
+    batch_norm: Literal["shared", "own"] = "shared"
     trusted_balanced: bool = True
     label_smoothing: float = 0.2
     average_decay: float = 0.99
@@ -105,6 +115,8 @@ class TrainingSettings:
                 raise UserError(f"training.{name} is {value!r}: write a whole number.")
             if value is not None and value < low:
                 raise UserError(f"training.{name} is {value}: write {low} or more.")
+        choose("training.precision", self.precision, dict.fromkeys(("float32", "bfloat16")))
+        choose("training.batch_norm", self.batch_norm, dict.fromkeys(("shared", "own")))
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise UserError(f"training.minutes is {self.minutes}: write a number above 0, such as 30.")
         if not 0 <= self.label_smoothing < 1:

@@ -6,7 +6,9 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from karat.algorithm.compiled import Compiled
 from karat.algorithm.network import Network
 from karat.algorithm.ranks import Ranks
 from karat.data.examples import Examples
@@ -20,8 +22,9 @@ from karat.methods.method import Task, Tell
 from karat.methods.step import Learner
 from karat.models import LINEAR, build_model, look_at_inputs
 from karat.models.views import with_views
-from karat.settings.config import Config
+from karat.settings.config import Config, TrainingSettings
 from karat.training.optimizers import make_optimizer
+from karat.training.precision import checked_precision
 
 _OWN = re.compile("(mlp|fast|wrn|resnet|vgg|densenet)(-[0-9]+)+")
 MOST_LAYERS = 100_000
@@ -84,12 +87,40 @@ def new_learner(
     """Build a network with its optimizer and augmentation; `ranks` are the processes that share its passes."""
     module, dataset = new_module(config, task, device, build), task.dataset
     return Learner(
-        Network(module, ranks=ranks, pieces=config.training.pieces),
+        new_network(module, config.training, device, ranks),
         make_optimizer(module, config.optimizer),
         dataset.modality.augment(tuple(task.noisy.inputs.shape[1:]), dataset.flip, config.augmentation),
         len(dataset.classes),
         config.training.label_smoothing,
     )
+
+
+def new_network(
+    module: nn.Module, training: TrainingSettings, device: torch.device, ranks: Ranks | None = None
+) -> Network:
+    """Return the module with passes as the settings have them."""
+    return Network(
+        module,
+        ranks=ranks,
+        pieces=training.pieces,
+        precision=checked_precision(training.precision, device),
+        compiled=Compiled(module) if training.compile and can_be_compiled(module, training, ranks) else None,
+        own_statistics=training.batch_norm == "own",
+    )
+
+
+def can_be_compiled(module: nn.Module, training: TrainingSettings, ranks: Ranks | None) -> bool:
+    """Return whether no layer talks to other processes, as BatchNorm does for the statistics of all rows."""
+    return ranks is None or training.batch_norm == "own" or not has_batch_norm(module)
+
+
+def has_batch_norm(module: nn.Module) -> bool:
+    """Return whether some layer looks at several examples.
+
+    >>> has_batch_norm(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))), has_batch_norm(nn.GroupNorm(1, 2))
+    (True, False)
+    """
+    return any(isinstance(layer, _BatchNorm) for layer in module.modules())
 
 
 def method_task(

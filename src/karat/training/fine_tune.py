@@ -20,6 +20,7 @@ from karat.data.task import NoisyTask
 from karat.models.pretrained import PretrainedClassifier
 from karat.progress_bar import ProgressBar
 from karat.settings.config import Config
+from karat.training.build import new_network
 from karat.training.optimizers import make_optimizer, set_rate
 from karat.training.schedules import cosine
 
@@ -74,13 +75,14 @@ def fine_tuned(
     batches = [stream.next(size) for _ in range(steps)]
     augmentation = images.dataset.modality.augment(tuple(inputs.shape[1:]), images.dataset.flip, config.augmentation)
     learned = deepcopy(network).to(device).eval().requires_grad_(True)
+    passes = new_network(learned, config.training, device)
     optimizer = make_optimizer(learned, config.optimizer)
     assert config.optimizer.rate is not None  # settled by the plan
     rate = cosine(config.optimizer.rate, steps)
     with ProgressBar("fine-tuning", steps) as bar:
         for step, (rows, batch) in enumerate(zip(batches, read_ahead(inputs, batches), strict=True)):
             set_rate(optimizer, rate(step))
-            logits = learned(augmentation.weak(batch, generator).to(device))
+            logits = passes(augmentation.weak(batch, generator).to(device))
             loss = -(targets[rows].to(device) * logits.log_softmax(dim=1)).sum(dim=1).mean()
             if not loss.isfinite():
                 logger.warning(

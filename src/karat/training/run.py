@@ -12,7 +12,6 @@ import pandas as pd
 import torch
 from rich.console import Console
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from karat.algorithm.ranks import Ranks
 from karat.audit.warnings_list import NOTHING_VERIFIED
@@ -35,6 +34,7 @@ from karat.report.run_report import report_after_training
 from karat.settings.config import Config, flat
 from karat.settings.read import read_config, read_run_config
 from karat.training.audit_record import audit_record
+from karat.training.build import can_be_compiled, has_batch_norm
 from karat.training.environment import versions
 from karat.training.fine_tune import fine_tuned
 from karat.training.fit import BarListener, fit
@@ -292,7 +292,7 @@ def _train(work: Work, console: Console | None, ranks: Ranks | None) -> RunResul
     if work.name_folder:
         console.print(f"karat: run folder {folder}", markup=False, highlight=False, soft_wrap=True)
     assumed = () if len(trainer.task.trusted) else (NOTHING_VERIFIED,)
-    settings = (*unread, *_of_pieces(trainer))
+    settings = (*unread, *_of_passes(trainer))
     said = () if resume else (*settings, *assumed, *trainer.task.dataset.notes, *trainer.plan.reasons)
     for sentence in (*said, *memory_warning(trainer)):
         console.print(f"karat: {sentence}", markup=False, highlight=False, soft_wrap=True)
@@ -453,14 +453,27 @@ def _accuracies(models: Mapping[str, nn.Module], task: NoisyTask) -> dict[str, A
     return {name: measured[model] for name, model in models.items()}
 
 
-def _of_pieces(trainer: Trainer) -> list[str]:
-    pieces = trainer.config.training.pieces or 1
-    if pieces == 1 or not any(isinstance(layer, _BatchNorm) for layer in trainer.model.modules()):
+def _of_passes(trainer: Trainer) -> list[str]:
+    training, ranks, said = trainer.config.training, trainer.ranks, []
+    if not has_batch_norm(trainer.model):
         return []
-    return [
-        f"BatchNorm has the statistics of {trainer.batch_size / pieces:.0f} examples, not of the batch of "
-        f"{trainer.batch_size}: training.pieces: 1 saves less memory and changes nothing."
-    ]
+    if (training.pieces or 1) > 1:
+        examples = trainer.batch_size / (training.pieces or 1)
+        said.append(
+            f"BatchNorm has the statistics of {examples:.0f} examples, not of the batch of {trainer.batch_size}: "
+            "training.pieces: 1 saves less memory and changes nothing."
+        )
+    if ranks is not None and training.batch_norm == "own":
+        said.append(
+            f"BatchNorm has the statistics of {trainer.batch_size / ranks.count:.0f} examples, those of a process: "
+            "with another number of processes the run is another one."
+        )
+    if training.compile and not can_be_compiled(trainer.model, training, ranks):
+        said.append(
+            "The network is not compiled: its BatchNorm has the statistics of all processes; training.batch_norm: own "
+            "lets it be."
+        )
+    return said
 
 
 def _warn_of_drawn_trust(trainer: Trainer) -> None:

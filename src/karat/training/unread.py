@@ -24,6 +24,7 @@ _OF_IMAGES = (
 _OF_VECTORS = ("data.missing", "augmentation.feature_dropout", "augmentation.feature_noise")
 _OF_TEXTS = ("data.download", "data.encoder")
 _OF_TRAINING = ("training.epochs", "training.steps", "training.batch_size", "training.average_decay", "optimizer.")
+_OF_PASSES = ("training.precision", "training.compile", "training.batch_norm")
 _OF_VIEWS = ("augmentation.policy", "augmentation.magnitude", "augmentation.crop", "augmentation.cutout")
 _WEBVISION = ("webvision", "webvision_mini")  # they draw their trusted images from ImageNet while they are loaded
 
@@ -102,8 +103,9 @@ def rules(config: Config, dataset: Dataset, fitted: bool) -> tuple[Rule, ...]:
 def _unread_by_fitted(dataset: Dataset, fine_tune: int) -> tuple[str, ...]:
     """Return what a run reads only where it trains a network."""
     if not dataset.featured:
-        return _OF_TRAINING
-    return _OF_TRAINING[:-1] if fine_tune else (*_OF_TRAINING, *_OF_VIEWS)
+        return *_OF_PASSES, *_OF_TRAINING
+    # Fine-tuning is done by one process.
+    return (*_OF_PASSES[-1:], *_OF_TRAINING[:-1]) if fine_tune else (*_OF_PASSES, *_OF_TRAINING, *_OF_VIEWS)
 
 
 def unread_settings(config: Config, dataset: Dataset, fitted: bool = False) -> list[str]:

@@ -39,6 +39,18 @@ def test_a_row_looks_the_same_whether_heads_learn_from_it_or_not():
     assert 150 <= int(same[0].sum()) < 190  # 150 of 330 rows, noisy and trusted, carry the walks
 
 
+def test_walks_go_over_rows_that_heads_do_not_learn_from():
+    """Where heads learn from 60 rows and walks may go over 150; all rows that are looked at are still those 60 and the
+    trusted ones, and walks over them alone see something else."""
+    known, _ = task()
+    rows = torch.arange(0, COUNT, 10)
+    views, looks = look_at(known, rows, torch.Generator().manual_seed(0), FEW_WALKS)
+    assert len(looks.walks.start) == 150
+    assert [(len(view.noisy), len(view.trusted)) for view in views] == [(60, 30)] * 2
+    alone = replace(FEW_WALKS, neighbours=replace(FEW_WALKS.neighbours, most_inside=90))
+    assert not torch.allclose(look_at(known, rows, torch.Generator().manual_seed(0), alone)[0][1].noisy, views[1].noisy)
+
+
 def test_other_rows_come_once_each_and_a_few_at_a_time():
     shares, asked = [], []
     known, _ = task(told=lambda work, share: shares.append(share))

@@ -29,7 +29,10 @@ class Eyes(NamedTuple):
 
 
 def look_at(task: Task, rows: Tensor, generator: torch.Generator, constants: Constants) -> tuple[list[View], Eyes]:
-    """Look at these noisy rows and at the trusted ones, with close neighbours and with whole clusters."""
+    """Look at these noisy rows and at the trusted ones, with close neighbours and with whole clusters.
+
+    Walks need no labels: where heads learn from few rows, because there are many classes, they go over others, too.
+    """
     appearance = learn_appearance(
         task.noisy_inputs, len(task), task.modality, generator, task.mirrored, constants.appearance
     )
@@ -37,13 +40,26 @@ def look_at(task: Task, rows: Tensor, generator: torch.Generator, constants: Con
         [
             appearance.features(task.noisy_inputs, rows, lambda share: task.tell("looking at the inputs", share)),
             appearance.features(task.trusted_inputs, torch.arange(len(task.trusted_labels))),
+            appearance.features(task.noisy_inputs, _walked(task, rows, generator, constants.neighbours.most_inside)),
         ]
     )
     versions, walks = smoothed(features, generator, constants.neighbours)
     del features
+    shown = len(rows) + len(task.trusted_labels)
     scales = [one_length(version, constants.appearance.length) for version in versions]
     views = [
-        View(*scale.of(version, out=version).split([len(rows), len(task.trusted_labels)]))
+        View(*scale.of(version, out=version)[:shown].split([len(rows), len(task.trusted_labels)]))
         for scale, version in zip(scales, versions, strict=True)
     ]
     return views, Eyes(appearance, walks, scales)
+
+
+def _walked(task: Task, rows: Tensor, generator: torch.Generator, most: int) -> Tensor:
+    """Return other noisy rows, as many as walks may go over beside these and the trusted ones."""
+    missing = most - len(rows) - len(task.trusted_labels)
+    if missing <= 0 or len(rows) == len(task):
+        return torch.empty(0, dtype=torch.long)
+    is_other = torch.ones(len(task), dtype=torch.bool)
+    is_other[rows] = False
+    others = is_other.nonzero().flatten()
+    return others[torch.randperm(len(others), generator=generator)[:missing]].sort().values

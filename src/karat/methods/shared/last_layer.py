@@ -29,7 +29,8 @@ class Hidden(NamedTuple):
 def hidden(network: Learner | Network | nn.Module, inputs: Tensor) -> Hidden:
     """Run a forward pass in the network's present mode and read its last linear layer; no hook is left behind."""
     call = network.network if isinstance(network, Learner) else network
-    call = replace(call, pieces=None) if isinstance(call, Network) else call  # a layer is called once then
+    # A layer is called once then, and its hook is called.
+    call = replace(call, pieces=None, compiled=None) if isinstance(call, Network) else call
     module = call.module if isinstance(call, Network) else call
     linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
     seen: dict[nn.Module, list[tuple[Tensor, Tensor]]] = {}
@@ -47,7 +48,7 @@ def hidden(network: Learner | Network | nn.Module, inputs: Tensor) -> Hidden:
         if head in seen:
             features, output = seen[head][0] if len(seen[head]) == 1 else _means(seen[head])
             if isinstance(call, Network):
-                features, output = (call.whole(part, len(inputs)) for part in (features, output))
+                features, output = (call.whole(part, len(inputs)).to(logits.dtype) for part in (features, output))
             if output.shape == logits.shape and torch.equal(output, logits):
                 output = logits
             return Hidden(head, features.flatten(1), logits, output)

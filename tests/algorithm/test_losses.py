@@ -53,6 +53,7 @@ def test_total_is_line_6(kind, share):
         ({"temperature": 0.0}, "above 0"),
         ({"initial_label_trust": 1.5}, "between 0 and 1"),
         ({"consistency_weight": -1.0}, "0 or more"),
+        ({"meta_layers": 0}, "1 or more, or null"),
     ],
 )
 def test_impossible_settings_are_refused(setting, message):

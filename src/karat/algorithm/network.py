@@ -1,7 +1,7 @@
 """Any `nn.Module` as a function of its parameters: forward passes that can be repeated without a trace."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 from karat.algorithm.fast_tangents import LinearOutput, Recording
+from karat.algorithm.last_layers import LastLayers, LayerRecording, ResultsGone, Resuming
 from karat.algorithm.ranks import Ranks
 
 Parameters = dict[str, Tensor]
@@ -32,6 +33,8 @@ class ForwardPass(NamedTuple):
     logits: Tensor
     random_state: RandomState
     linear_outputs: Sequence[LinearOutput] = ()
+    last_layers: LastLayers | None = None
+    """The layers that a meta step moves; None where it moves all."""
 
 
 def _identity(output: Any) -> Any:
@@ -60,27 +63,50 @@ class Network:
         """Return the logits; an ordinary forward pass, which moves BatchNorm statistics as always."""
         return self._passed(self.module, inputs)
 
-    def forward_pass(self, inputs: Tensor) -> ForwardPass:
-        """Return the logits together with what `repeat` needs to run the same pass once more."""
-        state = random_state(inputs.device)
-        with Recording() as recording:
-            logits = self(inputs)
-        return ForwardPass(inputs, logits, state, recording.outputs)
+    def forward_pass(self, inputs: Tensor, last_layers: int | None = None) -> ForwardPass:
+        """Return the logits together with what `repeat` needs to run the same pass once more.
+
+        With `last_layers` a meta step moves the parameters of so many layers at the end of the pass, and no others.
+        """
+        return self._recorded(self.module, inputs, last_layers)
+
+    def traceless_pass(self, inputs: Tensor, last_layers: int | None = None) -> ForwardPass:
+        """Return the same, but leave buffers and random state as they are."""
+        with preserving_random_state(inputs.device):
+            return self._recorded(self._called_with(self.trainable()), inputs, last_layers)
 
     def trainable(self) -> Parameters:
         """Return the parameters that require gradients; tied ones once."""
         return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
 
+    def moved_by(self, forward: ForwardPass) -> Parameters:
+        """Return the parameters that a meta step on a forward pass moves: all trainable ones, or the last layers'."""
+        parameters = self.trainable()
+        return parameters if forward.last_layers is None else {n: parameters[n] for n in forward.last_layers.names}
+
     def at(self, parameters: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         """Return the logits with other parameters; the module's buffers stay as they are."""
-        # functional_call writes new BatchNorm statistics into the tensors that it is given: give it clones.
-        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
-        return self._passed(lambda own: functional_call(self.module, {**parameters, **buffers}, (own,)), inputs)
+        return self._passed(self._called_with(parameters), inputs)
 
-    def repeat(self, forward: ForwardPass, parameters: Mapping[str, Tensor]) -> Tensor:
-        """Repeat a forward pass with other parameters, the same dropout masks and no trace left."""
-        with replaying(forward.random_state, forward.inputs.device):
-            return self.at(parameters, forward.inputs)
+    def repeat(
+        self,
+        forward: ForwardPass,
+        parameters: Mapping[str, Tensor],
+        rules: Callable[[Sequence[LinearOutput]], AbstractContextManager] = nullcontext,
+    ) -> Tensor:
+        """Repeat a forward pass with other parameters, the same dropout masks and no trace left.
+
+        `rules` makes the context in which it runs from the linear outputs of the pass. A pass whose last layers alone
+        are moved starts with them where what they need is still there.
+        """
+        inputs, last = forward.inputs, forward.last_layers
+        if last is not None and last.calls_before and self.pieces is None:
+            resuming = Resuming(last, lambda state: set_random_state(state, inputs.device))
+            outputs = forward.linear_outputs[last.linear_calls_before :]
+            with suppress(ResultsGone), preserving_random_state(inputs.device), rules(outputs):
+                return self._passed(_within(resuming, self._called_with(parameters)), inputs)
+        with replaying(forward.random_state, inputs.device), rules(forward.linear_outputs):
+            return self.at(parameters, inputs)
 
     def add_up(self, gradients: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
         """Return the gradients of the whole batch from those of this process."""
@@ -98,6 +124,19 @@ class Network:
         """Return what a layer gave for the whole batch from what it gave for the rows of this process."""
         return part if self.ranks is None else self.ranks.whole(part, rows)
 
+    def _recorded(self, call: Callable[[Tensor], Any], inputs: Tensor, last_layers: int | None) -> ForwardPass:
+        state = random_state(inputs.device)
+        layers = None if last_layers is None else LayerRecording(self.trainable(), lambda: random_state(inputs.device))
+        with Recording() as recording:
+            logits = self._passed(call if layers is None else _within(layers, call), inputs)
+        last = None if layers is None or last_layers is None else layers.last(last_layers)
+        return ForwardPass(inputs, logits, state, recording.outputs, last)
+
+    def _called_with(self, parameters: Mapping[str, Tensor]) -> Callable[[Tensor], Any]:
+        # functional_call writes new BatchNorm statistics into the tensors that it is given: give it clones.
+        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        return lambda own: functional_call(self.module, {**parameters, **buffers}, (own,))
+
     def _passed(self, call: Callable[[Tensor], Any], inputs: Tensor) -> Tensor:
         def logits(piece: Tensor) -> Tensor:
             if self.ranks is None:
@@ -111,6 +150,16 @@ class Network:
             return torch.cat([logits(part) for part in parts])
         contexts = (nullcontext(), _KeepingBuffers(self.module))  # of a pass, and of the same pass computed again
         return torch.cat([checkpoint(logits, part, use_reentrant=False, context_fn=lambda: contexts) for part in parts])
+
+
+def _within(context: AbstractContextManager, call: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """Return the same call, made within a context: inside the one that shares a pass among processes."""
+
+    def called(inputs: Tensor) -> Any:
+        with context:
+            return call(inputs)
+
+    return called
 
 
 class _KeepingBuffers:

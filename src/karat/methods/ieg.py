@@ -21,7 +21,7 @@ def ieg(learner: Learner, batch: Batch, settings: AlgorithmSettings, generator: 
     trusted_inputs = augmentation.weak(batch.trusted_inputs, generator)
 
     # 2: pseudo labels
-    passes = [network.forward_pass(view) for view in views]
+    passes = [network.forward_pass(view, settings.meta_layers) for view in views]
     logits = [forward.logits for forward in passes]
     pseudo = pseudo_labels(logits, settings.temperature, settings.normalize_logits, settings.pseudo_label_gradient)
     given = one_hot(batch.given_labels, learner.classes, like=pseudo)

@@ -6,8 +6,8 @@
 As many trusted as noisy images, without augmentation, processor time, interleaved in one process. Counting a forward
 pass as 1 and a backward pass as 2, a supervised step is 3; L2R is 3 + trusted gradient 3 + Jacobian-vector product 2 =
 8 (2.7x); IEG is 22 (7.3x): two views 2, look-ahead gradient 2, trusted gradient 3, product 2, joint batch 9, backward
-of the views 4. With the last layer alone (`meta_layers` 1) only the trusted forward pass is left of the meta step: L2R 4
-(1.3x), IEG 16 (5.3x). Memory is the growth of a fresh process at the peak of its first step, in turns.
+of the views 4. With the last layer alone (`meta_layers` 1) only the trusted forward pass is left of the meta step: L2R
+4 (1.3x), IEG 16 (5.3x). Memory is the growth of a fresh process at the peak of its first step, in turns.
 """
 
 import argparse

@@ -4,8 +4,8 @@
 
 The texts are the one-line descriptions of Debian's packages (`apt-cache dumpavail`, on a machine with Debian's package
 lists), the labels their sections: the 20 largest, 10 trusted rows of each, noise on all others, 4,000 test rows.
-All get the terms that Karat's encoder counts, Karat's seconds alone are with counting them. cleanlab drops the rows that
-`find_label_issues` names by cross-validated predictions, and fits the others. Seconds are those of a processor.
+All get the terms that Karat's encoder counts; Karat's seconds alone are with counting them. cleanlab drops the rows
+that `find_label_issues` names by cross-validated predictions, and fits the others. Seconds are those of a processor.
 """
 
 import argparse

@@ -215,6 +215,8 @@ def _without_time(folder):
             "Noise 'none' does not read noise.rate: leave it out, or write noise.kind: uniform or",
         ),
         (["--noise.kind", "asymmetric", "--noise.rate", "0.5", "--noise.class_map", "{0: 77}"], "77"),
+        (["--methods.ieg.meta_layers", "0"], "methods.ieg.meta_layers is 0: write 1 or more, or null for all layers"),
+        (["--methods.l2r.meta_layers", "0"], "methods.l2r.meta_layers is 0: write 1 or more, or null for all layers"),
         (["--methods.ieg.temperature", ".nan"], "methods.ieg.temperature is nan: write a number above 0"),
         (["--resume", "--preset", "paper"], "A resumed run keeps its settings: leave --preset out."),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),

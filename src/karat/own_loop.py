@@ -9,8 +9,7 @@ from torch.optim import Optimizer
 
 from karat.algorithm import coefficients
 from karat.algorithm.coefficients import DataCoefficients
-from karat.algorithm.fast_tangents import Recording
-from karat.algorithm.network import ForwardPass, Network, preserving_random_state, random_state
+from karat.algorithm.network import Network
 from karat.algorithm.settings import AlgorithmSettings
 from karat.algorithm.targets import one_hot
 from karat.errors import UserError
@@ -61,7 +60,7 @@ def data_coefficients(
     inputs, labels = noisy_batch
     trusted_inputs, trusted_labels = trusted_batch
     with torch.enable_grad():
-        views = [_traceless_pass(network, view) for view in (inputs, *strong_views)]
+        views = [network.traceless_pass(view, settings.meta_layers) for view in (inputs, *strong_views)]
         logits = views[0].logits
         if logits.dim() != 2:
             raise UserError(
@@ -78,14 +77,6 @@ def data_coefficients(
             settings,
             None if pseudo_labels is None else _targets("pseudo", pseudo_labels.detach(), inputs, logits),
         )
-
-
-def _traceless_pass(network: Network, inputs: Tensor) -> ForwardPass:
-    """Run the model as it is, but on copies of its buffers, and put the random state back."""
-    state = random_state(inputs.device)
-    with preserving_random_state(inputs.device), Recording() as recording:
-        logits = network.at(network.trainable(), inputs)
-    return ForwardPass(inputs, logits, state, recording.outputs)
 
 
 def _check_optimizer(network: Network, optimizer: Optimizer) -> None:

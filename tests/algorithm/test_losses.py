@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from karat.algorithm.coefficients import DataCoefficients
-from karat.algorithm.losses import coefficient_losses, mixed_losses, total_loss
+from karat.algorithm.losses import coefficient_losses, mixed_loss, mixed_losses, views_loss
 from karat.algorithm.settings import AlgorithmSettings
 from karat.errors import UserError
 
@@ -42,8 +42,10 @@ def test_normalized_parts_are_scaled_on_their_own():
 def test_total_is_line_6(kind, share):
     views = [torch.randn(4, 3), torch.randn(4, 3)]
     settings = AlgorithmSettings(mixed_noisy_weight=5, consistency_weight=20, coefficient_losses=kind)
-    loss = total_loss((torch.tensor(1.0), torch.tensor(2.0)), (torch.tensor(3.0), torch.tensor(4.0)), views, settings)
-    torch.testing.assert_close(loss.total, share * (1 + 2) + 3 + 5 * 4 + 20 * loss.consistency)
+    of_views = views_loss((torch.tensor(1.0), torch.tensor(2.0)), views, settings)
+    of_joint = mixed_loss((torch.tensor(3.0), torch.tensor(4.0)), settings)
+    torch.testing.assert_close(of_views.total, share * (1 + 2) + 20 * of_views.consistency)
+    torch.testing.assert_close(of_joint.total, torch.tensor(3.0 + 5 * 4))
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,7 @@ def test_total_is_line_6(kind, share):
         ({"temperature": 0.0}, "above 0"),
         ({"initial_label_trust": 1.5}, "between 0 and 1"),
         ({"consistency_weight": -1.0}, "0 or more"),
+        ({"meta_layers": 0}, "1 or more, or null"),
     ],
 )
 def test_impossible_settings_are_refused(setting, message):

@@ -82,11 +82,14 @@ def safe_root(square):
     return torch.where(square > 0, torch.where(square > 0, square, 1.0).sqrt(), 0.0)
 
 
-def double_backward(network, optimizer, inputs, given, trusted_inputs, trusted_targets, settings, states):
-    """Return −∂L^p/∂ω and −∂L^p/∂λ; `states` are the random states of the forward passes of the views."""
+def double_backward(network, optimizer, inputs, given, trusted_inputs, trusted_targets, settings, states, names=None):
+    """Return −∂L^p/∂ω and −∂L^p/∂λ; `states` are the random states of the forward passes of the views.
+
+    `names` are the parameters that move; None is all that are trained.
+    """
     module = copy.deepcopy(network.module)
     originals = dict(network.module.named_parameters())
-    leaves = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    leaves = {n: p for n, p in module.named_parameters() if p.requires_grad and (names is None or n in names)}
     weights = torch.full((len(given),), 1 / len(given), dtype=given.dtype, requires_grad=True)
     trust = torch.full_like(weights, settings.initial_label_trust).detach().requires_grad_()
 

@@ -17,6 +17,7 @@ from karat.algorithm.settings import AlgorithmSettings
 from karat.algorithm.targets import one_hot
 from karat.data.text_rows import TextRows
 from karat.methods import METHODS
+from karat.methods.settings import MethodSettings
 from karat.methods.shared.last_layer import features_and_logits
 from karat.models import build_model
 from karat.settings.config import Config, NoiseSettings, OptimizerSettings, TrainingSettings
@@ -70,7 +71,7 @@ def float64():
     torch.set_default_dtype(torch.float32)
 
 
-def coefficients(network_of, rows, trusted, pieces=None):
+def coefficients(network_of, rows, trusted, pieces=None, layers=None):
     """Return what computes everything that a meta step needs, in training mode."""
 
     def work(ranks):
@@ -81,7 +82,7 @@ def coefficients(network_of, rows, trusted, pieces=None):
         inputs, trusted_inputs = torch.randn(rows, 3, 8, 8), torch.randn(trusted, 3, 8, 8)
         given = one_hot(torch.arange(rows) % CLASSES, CLASSES, like=inputs)
         verified = one_hot(torch.arange(trusted) % CLASSES, CLASSES, like=inputs)
-        views = [network.forward_pass(view) for view in (inputs, inputs.flip(3))]
+        views = [network.forward_pass(view, layers) for view in (inputs, inputs.flip(3))]
         gradient = meta_gradient(
             network, optimizer, views, given, trusted_inputs, verified, AlgorithmSettings(pseudo_label_gradient=True)
         )
@@ -102,12 +103,19 @@ def coefficients(network_of, rows, trusted, pieces=None):
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize(
-    ("network_of", "pieces"),
-    [(Everything, None), (lambda: build_model("fast-2", (3, 8, 8), CLASSES), None), (Everything, 2)],
+    ("network_of", "pieces", "layers"),
+    [
+        (Everything, None, None),
+        (lambda: build_model("fast-2", (3, 8, 8), CLASSES), None, None),
+        (Everything, 2, None),
+        (Everything, None, 1),
+        (Everything, None, 2),
+        (Everything, 2, 2),
+    ],
 )
-def test_coefficients_gradients_and_statistics_are_those_of_one_process(processes, network_of, pieces, float64):
+def test_coefficients_gradients_and_statistics_are_those_of_one_process(processes, network_of, pieces, layers, float64):
     """In float64 to 1e-8, with parts of unequal size; finite differences have fewer digits."""
-    work = coefficients(network_of, 11, 7, pieces)
+    work = coefficients(network_of, 11, 7, pieces, layers)
     [(expected, by_difference)] = together(1, work)
     for found, difference in together(processes, work):
         assert compared(found, expected, 1e-8) is None
@@ -244,8 +252,9 @@ def test_every_method_takes_the_steps_of_one_process():
         assert compared(two, one, 1e-6) is None, method
 
 
-def test_a_run_of_two_processes_goes_on_with_three_and_with_one():
-    settings = config("ieg", steps=18)
+@pytest.mark.parametrize("layers", [None, 1])
+def test_a_run_of_two_processes_goes_on_with_three_and_with_one(layers):
+    settings = config("ieg", steps=18, methods=MethodSettings(ieg=AlgorithmSettings(meta_layers=layers)))
     [expected] = together(1, run(settings))
     state = together(2, run(settings, steps=7))[0]
     for processes in (3, 1):

@@ -81,8 +81,8 @@ def meta_gradient(
     settings: AlgorithmSettings,
     pseudo: Tensor | None = None,
 ) -> MetaGradient:
-    """Return −∂L^p/∂ω and −∂L^p/∂λ at ω0 = 1/B and λ0."""
-    parameters = network.trainable()
+    """Return −∂L^p/∂ω and −∂L^p/∂λ at ω0 = 1/B and λ0; Θ are the parameters that the views' passes let move."""
+    parameters = network.moved_by(views[0])
     losses, _ = _losses_and_trust_slopes([view.logits for view in views], given, settings, pseudo)
     own = torch.autograd.grad(losses.mean(), list(parameters.values()), retain_graph=True, allow_unused=True)
     gradients = network.add_up(own)
@@ -121,7 +121,7 @@ def influence_on_trusted(
     derivative: Derivative,
 ) -> Tensor:
     """Return −∂L^p/∂ω at ω0 = 0, where the look-ahead is the model itself (L2R): no look-ahead gradient."""
-    parameters = network.trainable()
+    parameters = network.moved_by(forward)
     slope = trusted_gradient(network, parameters, trusted_inputs, trusted_targets)
     logits_slope = derivative(network, forward, parameters, slope)
     residual = torch.softmax(forward.logits.detach(), dim=1) - given
@@ -135,10 +135,14 @@ def trusted_gradient(
     targets: Tensor,
     weight_decay: dict[str, float] | None = None,
 ) -> Parameters:
-    """Return v = ∇L^p: the gradient of the mean trusted loss (and of weight decay) at some parameters."""
+    """Return v = ∇L^p: the gradient of the mean trusted loss (and of weight decay) at some parameters.
+
+    Trainable parameters that are not among them are constants: no gradient goes back as far as that.
+    """
+    fixed = {name: p.detach() for name, p in network.trainable().items() if name not in parameters}
     leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
     with preserving_random_state(inputs.device), torch.enable_grad():
-        loss = cross_entropy(targets, log_probability(network.at(leaves, inputs))).mean()
+        loss = cross_entropy(targets, log_probability(network.at({**fixed, **leaves}, inputs))).mean()
         slopes = network.add_up(torch.autograd.grad(loss, list(leaves.values()), allow_unused=True))
     gradient = {
         name: torch.zeros_like(parameters[name]) if slope is None else slope

@@ -38,8 +38,7 @@ def jvp(network: Network, forward: ForwardPass, parameters: Parameters, directio
             for name, value in parameters.items()
             if name in direction
         }
-        with FastTangents(forward.linear_outputs):
-            logits = network.repeat(forward, duals)
+        logits = network.repeat(forward, duals, FastTangents)
         tangent = forward_ad.unpack_dual(logits).tangent
         return torch.zeros_like(forward.logits) if tangent is None else tangent
 

@@ -49,7 +49,7 @@ class Recording(TorchFunctionMode):
     ) -> Any:
         """Call the function; remember what a linear layer returned."""
         output = function(*args, **(kwargs or {}))
-        if _is_linear(function, args, kwargs):
+        if is_linear(function, args, kwargs):
             self.outputs.append(LinearOutput(output))
         return output
 
@@ -65,7 +65,7 @@ class FastTangents(TorchFunctionMode):
         self, function: Callable, types: Any, args: Sequence = (), kwargs: dict | None = None
     ) -> Any:
         """Call the function, by its cheaper rule where there is one."""
-        if _is_linear(function, args, kwargs):
+        if is_linear(function, args, kwargs):
             return _linear(function, next(self._recorded, None), *args)
         if function is F.batch_norm:
             dual = _batch_norm(*args, **(kwargs or {}))
@@ -74,7 +74,8 @@ class FastTangents(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def _is_linear(function: Callable, args: Sequence, kwargs: dict | None) -> bool:
+def is_linear(function: Callable, args: Sequence, kwargs: dict | None) -> bool:
+    """Return whether a call is one of those whose outputs are noted."""
     return function in _LINEAR and len(args) >= 3 and not kwargs
 
 
@@ -95,7 +96,7 @@ def _linear(
         slope = bias_slope.view([-1 if axis == channel else 1 for axis in range(value.dim())]).expand_as(value)
     if x_slope is not None:
         through_input = function(x_slope, weight, None, *options)
-        slope = through_input if slope is None else slope + through_input
+        slope = through_input if slope is None else through_input.add_(slope)
     return value if slope is None else forward_ad.make_dual(value, slope)
 
 

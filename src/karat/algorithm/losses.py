@@ -12,20 +12,26 @@ from karat.algorithm.settings import AlgorithmSettings
 from karat.algorithm.targets import blended_labels, chosen_labels, cross_entropy
 
 
-class TotalLoss(NamedTuple):
-    """The terms of line 6, each before its weight, and their weighted sum."""
+class ViewsLoss(NamedTuple):
+    """The terms of line 6 that the views give, each before its weight, and their weighted sum."""
 
     total: Tensor
     weighted: Tensor
     """L_ω*"""
     relabelled: Tensor
     """L_λ*"""
+    consistency: Tensor
+    """L_KL"""
+
+
+class MixedLoss(NamedTuple):
+    """The terms of line 6 that the joint batch gives, each before its weight, and their weighted sum."""
+
+    total: Tensor
     mixed_trusted: Tensor
     """L_β^p"""
     mixed_noisy: Tensor
     """L_β^u"""
-    consistency: Tensor
-    """L_KL"""
 
 
 def coefficient_losses(
@@ -64,21 +70,18 @@ def mixed_losses(
     return losses[0].mean(), torch.cat(losses[1:]).mean()
 
 
-def total_loss(
-    weighted_and_relabelled: tuple[Tensor, Tensor],
-    mixed: tuple[Tensor, Tensor],
-    views: Sequence[Tensor],
-    settings: AlgorithmSettings,
-) -> TotalLoss:
-    """Return `L_ω* + L_λ* + L_β^p + p·L_β^u + k·L_KL` and its terms; ablations weigh L_λ* and L_β^p, too."""
+def views_loss(
+    weighted_and_relabelled: tuple[Tensor, Tensor], views: Sequence[Tensor], settings: AlgorithmSettings
+) -> ViewsLoss:
+    """Return `L_ω* + L_λ* + k·L_KL` and its terms; ablations weigh L_λ*, too."""
     weighted, relabelled = weighted_and_relabelled
-    mixed_trusted, mixed_noisy = mixed
     consistency = kl_consistency(views[0], views[1:], settings.consistency_gradient)
     share = 0.5 if settings.coefficient_losses == "mean" else 1.0
-    total = (
-        share * (weighted + settings.relabelled_weight * relabelled)
-        + settings.mixed_trusted_weight * mixed_trusted
-        + settings.mixed_noisy_weight * mixed_noisy
-        + settings.consistency_weight * consistency
-    )
-    return TotalLoss(total, weighted, relabelled, mixed_trusted, mixed_noisy, consistency)
+    total = share * (weighted + settings.relabelled_weight * relabelled) + settings.consistency_weight * consistency
+    return ViewsLoss(total, weighted, relabelled, consistency)
+
+
+def mixed_loss(mixed: tuple[Tensor, Tensor], settings: AlgorithmSettings) -> MixedLoss:
+    """Return `L_β^p + p·L_β^u` and its terms; ablations weigh L_β^p, too."""
+    trusted, noisy = mixed
+    return MixedLoss(settings.mixed_trusted_weight * trusted + settings.mixed_noisy_weight * noisy, trusted, noisy)

@@ -1,7 +1,7 @@
 """Any `nn.Module` as a function of its parameters: forward passes that can be repeated without a trace."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from karat.algorithm.compiled import Compiled, KeepingBuffers
 from karat.algorithm.fast_tangents import LinearOutput, Recording
+from karat.algorithm.last_layers import LastLayers, LayerRecording, ResultsGone, Resuming
 from karat.algorithm.ranks import Ranks
 
 Parameters = dict[str, Tensor]
@@ -34,6 +35,8 @@ class ForwardPass(NamedTuple):
     logits: Tensor
     random_state: RandomState
     linear_outputs: Sequence[LinearOutput] = ()
+    last_layers: LastLayers | None = None
+    """The layers that a meta step moves; None where it moves all."""
 
 
 def _identity(output: Any) -> Any:
@@ -67,34 +70,59 @@ class Network:
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return the logits; an ordinary forward pass, which moves BatchNorm statistics as always."""
         logits = self._passed(self.compiled or self.module, inputs, self.precision)
-        if self.own_statistics and self.ranks is not None:
-            self.ranks.average([one for layer in self.module.modules() for one in _moving_statistics(layer)])
+        self._average_statistics()
         return logits
 
-    def forward_pass(self, inputs: Tensor) -> ForwardPass:
-        """Return the logits together with what `repeat` needs to run the same pass once more."""
-        state = random_state(inputs.device)
-        if self.precision is not None or (self.compiled is not None and not self.compiled.failed):
-            # Nothing here that the repeated pass could use.
+    def forward_pass(self, inputs: Tensor, last_layers: int | None = None) -> ForwardPass:
+        """Return the logits together with what `repeat` needs to run the same pass once more.
+
+        With `last_layers` a meta step moves the parameters of so many layers at the end of the pass, and no others;
+        compiled code does not tell layers apart.
+        """
+        if last_layers is None and self.compiled is not None and not self.compiled.failed:
+            state = random_state(inputs.device)
             return ForwardPass(inputs, self(inputs), state)
-        with Recording() as recording:
-            logits = self(inputs)
-        return ForwardPass(inputs, logits, state, recording.outputs)
+        forward = self._recorded(self.module, inputs, last_layers, self.precision)
+        self._average_statistics()
+        return forward
+
+    def traceless_pass(self, inputs: Tensor, last_layers: int | None = None) -> ForwardPass:
+        """Return the same, but leave buffers and random state as they are."""
+        with preserving_random_state(inputs.device):
+            return self._recorded(self._called_with(self.trainable()), inputs, last_layers)
 
     def trainable(self) -> Parameters:
         """Return the parameters that require gradients; tied ones once."""
         return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
 
+    def moved_by(self, forward: ForwardPass) -> Parameters:
+        """Return the parameters that a meta step on a forward pass moves: all trainable ones, or the last layers'."""
+        parameters = self.trainable()
+        return parameters if forward.last_layers is None else {n: parameters[n] for n in forward.last_layers.names}
+
     def at(self, parameters: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         """Return the logits with other parameters; the module's buffers stay as they are."""
-        # functional_call writes new BatchNorm statistics into the tensors that it is given: give it clones.
-        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
-        return self._passed(lambda own: functional_call(self.module, {**parameters, **buffers}, (own,)), inputs)
+        return self._passed(self._called_with(parameters), inputs)
 
-    def repeat(self, forward: ForwardPass, parameters: Mapping[str, Tensor]) -> Tensor:
-        """Repeat a forward pass with other parameters, the same dropout masks and no trace left."""
-        with replaying(forward.random_state, forward.inputs.device):
-            return self.at(parameters, forward.inputs)
+    def repeat(
+        self,
+        forward: ForwardPass,
+        parameters: Mapping[str, Tensor],
+        rules: Callable[[Sequence[LinearOutput]], AbstractContextManager] = nullcontext,
+    ) -> Tensor:
+        """Repeat a forward pass with other parameters, the same dropout masks and no trace left.
+
+        `rules` makes the context in which it runs from the linear outputs of the pass. A pass whose last layers alone
+        are moved starts with them where what they need is still there.
+        """
+        inputs, last = forward.inputs, forward.last_layers
+        if last is not None and last.calls_before and self.pieces is None:
+            resuming = Resuming(last, lambda state: set_random_state(state, inputs.device))
+            outputs = forward.linear_outputs[last.linear_calls_before :]
+            with suppress(ResultsGone), preserving_random_state(inputs.device), rules(outputs):
+                return self._passed(_within(resuming, self._called_with(parameters)), inputs)
+        with replaying(forward.random_state, inputs.device), rules(forward.linear_outputs):
+            return self.at(parameters, inputs)
 
     def add_up(self, gradients: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
         """Return the gradients of the whole batch from those of this process."""
@@ -111,6 +139,32 @@ class Network:
     def whole(self, part: Tensor, rows: int) -> Tensor:
         """Return what a layer gave for the whole batch from what it gave for the rows of this process."""
         return part if self.ranks is None else self.ranks.whole(part, rows)
+
+    def _average_statistics(self) -> None:
+        if self.own_statistics and self.ranks is not None:
+            self.ranks.average([one for layer in self.module.modules() for one in _moving_statistics(layer)])
+
+    def _recorded(
+        self,
+        call: Callable[[Tensor], Any],
+        inputs: Tensor,
+        last_layers: int | None,
+        precision: torch.dtype | None = None,
+    ) -> ForwardPass:
+        state = random_state(inputs.device)
+        layers = None if last_layers is None else LayerRecording(self.trainable(), lambda: random_state(inputs.device))
+        with Recording() as recording:
+            logits = self._passed(call if layers is None else _within(layers, call), inputs, precision)
+        last = None if layers is None or last_layers is None else layers.last(last_layers)
+        if precision is None:
+            return ForwardPass(inputs, logits, state, recording.outputs, last)
+        # Nothing here that the repeated pass, in float32, could use.
+        return ForwardPass(inputs, logits, state, last_layers=None if last is None else last.forgetful())
+
+    def _called_with(self, parameters: Mapping[str, Tensor]) -> Callable[[Tensor], Any]:
+        # functional_call writes new BatchNorm statistics into the tensors that it is given: give it clones.
+        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        return lambda own: functional_call(self.module, {**parameters, **buffers}, (own,))
 
     def _passed(self, call: Callable[[Tensor], Any], inputs: Tensor, precision: torch.dtype | None = None) -> Tensor:
         def of_part(part: Tensor) -> Tensor:
@@ -133,6 +187,16 @@ class Network:
 def autocast_to(precision: torch.dtype | None, device: torch.device) -> AbstractContextManager[Any]:
     """Return the context in which a network computes in a shorter type of numbers; None changes nothing."""
     return nullcontext() if precision is None else torch.autocast(device.type, dtype=precision)
+
+
+def _within(context: AbstractContextManager, call: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """Return the same call, made within a context: inside the one that shares a pass among processes."""
+
+    def called(inputs: Tensor) -> Any:
+        with context:
+            return call(inputs)
+
+    return called
 
 
 def _moving_statistics(layer: nn.Module) -> list[Tensor]:

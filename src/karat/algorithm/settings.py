@@ -35,6 +35,8 @@ class AlgorithmSettings:
         trusted_weight_decay: whether weight decay counts in the trusted loss L^p, too (released).
         pseudo_label_gradient: whether gradients flow through the pseudo labels in L_ω*, L_λ* and the
             look-ahead (released; costs one more Jacobian-vector product).
+        meta_layers: how many layers, counted from the end, the look-ahead and the meta-gradient know of; null is all of
+            them (the paper). 1 is the last layer alone: the cheapest meta step (docs/performance.md).
         derivative: "jvp" (exact), "finite_difference", or "auto": jvp where the model allows it.
     """
 
@@ -55,6 +57,7 @@ class AlgorithmSettings:
     look_ahead_rate: float | None = None
     trusted_weight_decay: bool = False
     pseudo_label_gradient: bool = False
+    meta_layers: int | None = None
     derivative: Literal["auto", "jvp", "finite_difference"] = "auto"
 
     def __post_init__(self) -> None:
@@ -64,6 +67,8 @@ class AlgorithmSettings:
             raise UserError(f"temperature is {self.temperature}: write a number above 0, such as 0.5.")
         if not 0 <= self.initial_label_trust <= 1:
             raise UserError(f"initial_label_trust is {self.initial_label_trust}: write a number between 0 and 1.")
+        if self.meta_layers is not None and self.meta_layers < 1:
+            raise UserError(f"meta_layers is {self.meta_layers}: write 1 or more, or null for all layers.")
         weights = ("relabelled_weight", "mixed_trusted_weight", "mixed_noisy_weight", "consistency_weight")
         for name in (*weights, "weights_epsilon"):
             if not getattr(self, name) >= 0:

@@ -15,7 +15,7 @@ def l2r(learner: Learner, batch: Batch, settings: L2rSettings, generator: torch.
 
     There the look-ahead is the model itself, so one trusted gradient and one Jacobian-vector product are enough.
     """
-    weak = learner.network.forward_pass(learner.noisy_view(batch, generator))
+    weak = learner.network.forward_pass(learner.noisy_view(batch, generator), settings.meta_layers)
     given = one_hot(batch.given_labels, learner.classes, like=weak.logits)
     trusted_inputs = learner.augmentation.weak(batch.trusted_inputs, generator)
     trusted = one_hot(batch.trusted_labels, learner.classes, like=weak.logits)

@@ -457,15 +457,20 @@ class L2rSettings:
 
     Attributes:
         weights_epsilon: added to the sum of the weights when they are normalised.
+        meta_layers: how many layers, counted from the end, the meta-gradient knows of; null is all of them. 1 is the
+            last layer alone: the cheapest meta step (docs/performance.md).
         derivative: "jvp" (exact), "finite_difference", or "auto": jvp where the model allows it.
     """
 
     weights_epsilon: float = 0.0
+    meta_layers: int | None = None
     derivative: Literal["auto", "jvp", "finite_difference"] = "auto"
 
     def __post_init__(self) -> None:
         if not self.weights_epsilon >= 0:
             raise UserError(f"methods.l2r.weights_epsilon is {self.weights_epsilon}: write 0 or more.")
+        if self.meta_layers is not None and self.meta_layers < 1:
+            raise UserError(f"methods.l2r.meta_layers is {self.meta_layers}: write 1 or more, or null for all layers.")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What every method gets and gives: one step signature, `(learner, batch, settings, generator) -> StepResult`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -90,9 +91,19 @@ class Learner:
         return self.augmentation.weak(batch.noisy_inputs, generator, batch.mirrored)
 
     def update(self, loss: Tensor) -> None:
-        """Take one optimizer step down the loss: the only place that changes the model."""
+        """Take one optimizer step down the loss."""
+        with self.one_step() as go_back:
+            go_back(loss)
+
+    @contextmanager
+    def one_step(self) -> Iterator[Callable[[Tensor], None]]:
+        """Take one optimizer step down the sum of the losses that are handed over.
+
+        This is the only place that changes the model. The graph of a loss is gone once it is handed over, so that the
+        next one has its memory.
+        """
         self.optimizer.zero_grad()
-        loss.backward()
+        yield lambda loss: loss.backward()
         self.network.add_up_gradients()
         self.optimizer.step()
 

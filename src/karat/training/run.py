@@ -4,6 +4,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from karat.data.task import NoisyTask, prepare_task
 from karat.errors import Stopped, UserError
 from karat.files.json_files import read_json
 from karat.files.locks import locked
-from karat.files.memory_need import give_back_memory
+from karat.files.memory_need import give_back_memory, keeping_freed_memory
 from karat.files.metrics_log import MetricsLog
 from karat.files.required import fitting
 from karat.files.safe_csv import write_safe_csv
@@ -338,6 +339,10 @@ def _fine_tuned(
     )
 
 
+def _learns_images_here(trainer: Trainer) -> bool:
+    return trainer.device.type == "cpu" and len(trainer.task.noisy.inputs.shape) > 2
+
+
 def _fit_in(folder: Path, trainer: Trainer, state: dict[str, Any] | None, console: Console) -> Callable[[], float]:
     """Take the steps that are left, writing to the folder; return the clock of the run."""
     began = time.monotonic() - (0.0 if state is None else state["seconds"])
@@ -362,6 +367,7 @@ def _fit_in(folder: Path, trainer: Trainer, state: dict[str, Any] | None, consol
             ranks.from_first(trainer.shared_state)
         try:
             with (
+                keeping_freed_memory() if _learns_images_here(trainer) else nullcontext(),
                 asked_to_stop(say) as asked,
                 MetricsLog(folder / "metrics.jsonl") as metrics,
                 ProgressBar(title, trainer.total_steps, trainer.steps_done, console) as bar,

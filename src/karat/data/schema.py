@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor
 
 from karat.data.arrays import check_inputs, is_signed, mean_and_scale, scale_images, standardise
@@ -51,6 +52,18 @@ class Schema:
     def inputs(self) -> tuple[str, ...]:
         """Return the names of the inputs of a vector, in order; nothing for images."""
         return tuple(name for column in self.columns for name in column.inputs)
+
+    @property
+    def units(self) -> tuple[Tensor, Tensor] | None:
+        """Return the mean and the scale of each column of vectors; None where there are other columns than numbers.
+
+        >>> Schema((1,), columns=(Column("age", "number", mean=40.0, scale=10.0),)).units
+        (tensor([40.]), tensor([10.]))
+        """
+        if not self.columns or any(column.kind != "number" or len(column.inputs) != 1 for column in self.columns):
+            return None
+        pairs = torch.tensor([(column.mean, column.scale) for column in self.columns])
+        return pairs[:, 0], pairs[:, 1]
 
     def inputs_of(self, data: pd.DataFrame | np.ndarray | Sequence[str]) -> Inputs:
         """Return the inputs of new rows: a table with the columns of the training data, an array of the kind, texts.

@@ -28,7 +28,8 @@ class Task:
     optimizer of its own,
     `averaged` returns the average of the deployed model's weights. `mirrored`: a mirrored image means the same.
     `tell` shows how far work between two steps has come. `terms` are the sparse rows of noisy and of trusted texts
-    where the model sees all of their terms.
+    where the model sees all of their terms. `units` are mean and deviation by which columns of long vectors, all of
+    numbers, were standardised.
     """
 
     given_labels: Tensor
@@ -42,6 +43,7 @@ class Task:
     mirrored: bool = False
     tell: Tell = ignored
     terms: tuple[Any, Any] | None = None
+    units: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self.given_labels)

@@ -13,11 +13,12 @@ from karat.algorithm.network import Network
 from karat.algorithm.ranks import Ranks
 from karat.data.examples import Examples
 from karat.data.images import Inputs
-from karat.data.modality import IMAGES
+from karat.data.modality import IMAGES, VECTORS
 from karat.data.task import NoisyTask
 from karat.data.text_rows import TextRows
 from karat.errors import UserError
 from karat.files.memory_need import free_memory
+from karat.methods.karat.constants import CONSTANTS
 from karat.methods.method import Task, Tell
 from karat.methods.step import Learner
 from karat.models import LINEAR, build_model, look_at_inputs
@@ -152,7 +153,15 @@ def method_task(
         config.augmentation.mirrors(task.dataset.flip),
         tell,
         (noisy.counts, trusted.counts) if wide else None,
+        _units(task),
     )
+
+
+def _units(task: NoisyTask) -> tuple[Tensor, Tensor] | None:
+    """Return the units of long vectors: those of short ones, which trees look at, are no encoder's."""
+    schema, longest = task.dataset.schema, CONSTANTS.verdict.trees.longest_vector
+    long = schema is not None and schema.modality is VECTORS and schema.shape[0] > longest
+    return schema.units if schema is not None and long else None
 
 
 def vectors_at(inputs: Inputs) -> Callable[[Tensor], Tensor]:

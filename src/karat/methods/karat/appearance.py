@@ -1,8 +1,9 @@
 """Features of the inputs that no label had a part in: what an example looks like before the first step.
 
 Images: responses of small filters, pooled over a coarse grid (Coates, Lee and Ng, AISTATS 2011). The filters are
-patches of the images themselves, whitened; nothing is trained. Vectors: their columns, standardised. Of either, the
-strongest principal directions. Nothing in them can have learned a wrong label by heart.
+patches of the images themselves, whitened; nothing is trained. Vectors: their columns, standardised, or embeddings in
+their own scale (`own_scale.py`). Of either, the strongest principal directions. Nothing in them can have learned a
+wrong label by heart.
 """
 
 from collections.abc import Callable
@@ -134,7 +135,7 @@ def _standardised(
 
 
 def _centred(sample: Tensor, generator: torch.Generator, mirrored: bool, constants: AppearanceConstants) -> Describe:
-    """Leave inputs as they are: what an encoder made of texts has its scale, and weak directions are noise."""
+    """Leave inputs as they are: what an encoder made has its scale, and weak directions are noise."""
     return lambda inputs: inputs.flatten(1)
 
 
@@ -207,5 +208,6 @@ DESCRIPTIONS = {
     "images": Description(_shrunk, _patch_responses),
     "vectors": Description(lambda vectors, constants: vectors, _standardised),
     "texts": Description(lambda vectors, constants: vectors, _centred),
+    "embeddings": Description(lambda vectors, constants: vectors, _centred),
     "features": Description(lambda vectors, constants: vectors, _standardised),
 }

@@ -98,6 +98,17 @@ class ClassifierConstants:
 
 
 @dataclass(frozen=True)
+class ScaleConstants:
+    """How it is chosen whether columns of long vectors are standardised."""
+
+    sample: int = 3_000  # noisy examples
+    iterations: int = 30  # of L-BFGS
+    # That holds the classifiers to 0: with less, what they learn by heart hides the difference. 3,000 texts of 20
+    # classes, 80% noise, 768 directions: own scale gains 0.041 ± 0.004 nats a label with 100, 0.021 ± 0.009 with 10.
+    strength: float = 100.0
+
+
+@dataclass(frozen=True)
 class Constants:
     """All of them."""
 
@@ -107,6 +118,7 @@ class Constants:
     verdict: VerdictConstants = VerdictConstants()
     network: NetworkConstants = NetworkConstants()
     classifier: ClassifierConstants = ClassifierConstants()
+    scale: ScaleConstants = ScaleConstants()
 
 
 CONSTANTS = Constants()

@@ -20,6 +20,7 @@ from karat.algorithm.targets import cross_entropy, one_hot
 from karat.methods.karat.classifier import SoftlyLabelled, fit_classifier, fit_sparse_classifier
 from karat.methods.karat.constants import CONSTANTS, ClassifierConstants, Constants
 from karat.methods.karat.folds import Labels, View, deal
+from karat.methods.karat.own_scale import OwnScale, own_scale
 from karat.methods.karat.verdict import Hearing, Verdict, decide, hear
 from karat.methods.karat.views import look_at
 from karat.methods.method import Finished, Judgement, Method, Phase, Task, logits_at
@@ -41,6 +42,7 @@ class Karat(Method):
         self.constants = constants
         self.labels = Labels(task.given_labels, task.trusted_labels, task.classes)
         self.seed = 0  # of folds and halves: drawn before the first pass
+        self.own_scale: OwnScale | None = None  # of long vectors
         even = torch.full((len(task), task.classes), 1 / task.classes)
         self.verdict = Verdict(even, even, torch.eye(task.classes), even[0], torch.ones(1))
         self.hearing = Hearing(*(torch.empty(0) for _ in Hearing._fields))
@@ -83,10 +85,12 @@ class Karat(Method):
         self.seed = int(torch.randint(2**63 - 1, (), generator=generator))
         generator, vectors = self._generator(), None
         folds = deal(self.labels, generator, constants)
-        views, looks = look_at(task, folds.learned, self._generator(), self.constants)
-        others = looks.others(task, folds.others, constants.others)
+        self.own_scale = own_scale(task, self._generator(), self.constants.scale, self.constants.classifier)
+        seen = task if self.own_scale is None else self.own_scale.seen_in(task)
+        views, looks = look_at(seen, folds.learned, self._generator(), self.constants)
+        others = looks.others(seen, folds.others, constants.others)
         task.tell("judging their labels", 0.0)
-        if task.modality == "vectors" and views[0].noisy.shape[1] <= constants.trees.longest_vector:
+        if seen.modality == "vectors" and views[0].noisy.shape[1] <= constants.trees.longest_vector:
             read = (task.noisy_inputs, len(task)), (task.trusted_inputs, len(task.trusted_labels))
             vectors = View(*(inputs(torch.arange(count)).float().cpu() for inputs, count in read))
         self.hearing, forest = hear(views, vectors, self.labels, folds, generator, others, constants)
@@ -176,11 +180,11 @@ class Karat(Method):
         task, constants = self.task, self.constants.classifier
         verified = one_hot(task.trusted_labels, task.classes, like=self.verdict.posterior)
         if task.terms is None:
-            parts = [
-                SoftlyLabelled(task.noisy_inputs, self.verdict.posterior),
-                SoftlyLabelled(task.trusted_inputs, verified),
-            ]
-            weight, bias = fit_classifier(parts, task.modality == "vectors", constants)
+            own, reads = self.own_scale, (task.noisy_inputs, task.trusted_inputs)
+            reads = reads if own is None else (own.not_standardised(reads[0]), own.not_standardised(reads[1]))
+            parts = [SoftlyLabelled(reads[0], self.verdict.posterior), SoftlyLabelled(reads[1], verified)]
+            weight, bias = fit_classifier(parts, own is None and task.modality == "vectors", constants)
+            weight = weight if own is None else weight * own.deviation
         else:
             noisy, trusted = task.terms
             self._hear_terms(noisy, trusted, verified)

@@ -6,15 +6,11 @@ As many trusted as noisy images of 32x32 pixels, without augmentation, one threa
 """
 
 import argparse
+import time
 
 import torch
 
-from karat.algorithm.network import Network
-from karat.methods import settings_of
-from karat.methods.settings import MethodSettings
-from karat.methods.step import Batch, Learner
-from karat.models import build_model
-from step_cost import BATCH, CLASSES, STEPS, Unchanged
+from step_cost import BATCH, VARIANTS, step_of
 from timing import interleaved_seconds, machine, median_ratio, peak_increase
 
 
@@ -23,30 +19,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default="wrn-16-2")
-    parser.add_argument("--method", default="ieg", choices=STEPS)
+    parser.add_argument("--method", default="ieg", choices=VARIANTS)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    noisy, trusted = (torch.randn(BATCH, 3, 32, 32) for _ in range(2))
-    labels = torch.randint(CLASSES, (2, BATCH))
-    settings = settings_of(options.method, MethodSettings())
-    variants = {}
-    for pieces in (None, 1, 4):
-        module = build_model(options.model, (3, 32, 32), CLASSES).to(memory_format=torch.channels_last).train()
-        optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
-        learner = Learner(Network(module, pieces=pieces), optimizer, Unchanged(), CLASSES)
-        variants[str(pieces)] = lambda learner=learner: STEPS[options.method](
-            learner, Batch(noisy, labels[0], trusted, labels[1]), settings, torch.Generator()
-        )
-    seconds = interleaved_seconds(variants, options.rounds)
-    peaks = {name: peak_increase(step) for name, step in variants.items()}
+    steps = {"supervised": step_of(options.model, VARIANTS["supervised"])}
+    steps |= {str(pieces): step_of(options.model, VARIANTS[options.method], pieces) for pieces in (None, 1, 4)}
+    peaks = {name: peak_increase(step) for name, step in steps.items()}
+    seconds = interleaved_seconds(steps, options.rounds, time.process_time)
     print(
         f"{machine()}; {options.model}, {options.method}, batch {BATCH} + {BATCH}, {options.rounds} rounds, medians\n"
     )
-    print("| pieces | memory, MB | memory | time |")
+    print("| pieces | memory, MB | of a supervised step | time of a supervised step |")
     print("|---|---|---|---|")
-    for name in variants:
-        share, ratio = peaks[name] / peaks["None"], median_ratio(seconds, name, "None")
+    for name in steps:
+        share, ratio = peaks[name] / peaks["supervised"], median_ratio(seconds, name, "supervised")
         print(f"| {name} | {peaks[name] / 2**20:.0f} | {share:.2f}x | {ratio:.2f}x |")
 
 

@@ -66,8 +66,8 @@ class Unchanged:
     strong = weak
 
 
-def step_of(model: str, variant: Variant) -> Callable[[], object]:
-    """Return what takes a step, always of the same batch."""
+def step_of(model: str, variant: Variant, pieces: int | None = None) -> Callable[[], object]:
+    """Return what takes a step, always of the same batch, with `training.pieces`."""
     torch.manual_seed(0)
     noisy, trusted = (torch.randn(BATCH, 3, 32, 32) for _ in range(2))
     labels = torch.randint(CLASSES, (2, BATCH))
@@ -76,7 +76,7 @@ def step_of(model: str, variant: Variant) -> Callable[[], object]:
     settings = replace(settings, **variant.changes) if variant.changes else settings
     module = build_model(model, (3, 32, 32), CLASSES).to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
-    learner = Learner(Network(module), optimizer, Unchanged(), CLASSES)
+    learner = Learner(Network(module, pieces=pieces), optimizer, Unchanged(), CLASSES)
     return lambda: variant.step(learner, batch, settings, torch.Generator())
 
 

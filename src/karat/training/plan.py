@@ -106,7 +106,10 @@ def plan(
     unasked = model == "auto" and method == FITTING and len(shape) == 1
     if encoder is not None:
         size = min(FITTED_AT_ONCE, rows)
-        why = f"Network: {encoder}, pretrained; a linear head is fitted to the verdict on its {shape[0]:,} features."
+        why = (
+            f"Network: {encoder}, pretrained; a linear head is fitted to the verdict on its {shape[0]:,} features. "
+            "--training.fine_tune 1 trains all of it, too: more accurate, and slower (docs/pretrained.md)."
+        )
         return Plan(encoder, 1, size, math.ceil(rows / size), _FITTED[not unasked :], (why,))
     if unasked or is_fitted(method, model):
         size = min(FITTED_AT_ONCE, rows)

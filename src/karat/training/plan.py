@@ -88,12 +88,13 @@ def plan(
     method: str = "ieg",
     measure: Callable[[str, int], float] | None = None,
     encoder: str | None = None,
+    fine_tuned: bool = False,
 ) -> Plan:
     """Settle what is not given for `rows` noisy examples of this shape.
 
     `measure` returns how long a step of plain training of a network takes with batches of a size; it is called where
     `minutes` are given. Method karat fits a linear classifier of texts and of vectors to its verdict: then nothing is
-    trained. `encoder` is the pretrained network that made the vectors of images.
+    trained. `encoder` is the pretrained network that made the vectors of images, `fine_tuned`: it is trained, too.
 
     >>> digits = plan((1, 12, 12), rows=1_200, classes=10)
     >>> digits.model, digits.epochs, digits.batch_size, digits.steps
@@ -106,10 +107,9 @@ def plan(
     unasked = model == "auto" and method == FITTING and len(shape) == 1
     if encoder is not None:
         size = min(FITTED_AT_ONCE, rows)
-        why = (
-            f"Network: {encoder}, pretrained; a linear head is fitted to the verdict on its {shape[0]:,} features. "
-            "--training.fine_tune 1 trains all of it, too: more accurate, and slower (docs/pretrained.md)."
-        )
+        why = f"Network: {encoder}, pretrained; a linear head is fitted to the verdict on its {shape[0]:,} features."
+        if not fine_tuned:
+            why += " --training.fine_tune 1 trains all of it, too: more accurate, and slower (docs/pretrained.md)."
         return Plan(encoder, 1, size, math.ceil(rows / size), _FITTED[not unasked :], (why,))
     if unasked or is_fitted(method, model):
         size = min(FITTED_AT_ONCE, rows)
@@ -180,6 +180,7 @@ def resolved(config: Config, task: NoisyTask, device: str, processes: int = 1) -
             shape, classes, device, model, max(2, batch // processes), training.precision
         ),
         encoder=None if task.origin is None else task.origin.model,
+        fine_tuned=bool(training.fine_tune),
     )
     if is_fitted(config.method, found.model) or task.origin is not None:
         # What was fitted is kept as it is: no average over steps.

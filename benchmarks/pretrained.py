@@ -236,7 +236,7 @@ def main() -> None:
                     file.write(json.dumps(row) + "\n")
                 print({key: round(x, 3) if isinstance(x, float) else x for key, x in row.items()}, flush=True)
     table = pd.DataFrame(rows)
-    for column in ("accuracy", "auroc", "ece", "processor"):
+    for column in table.columns.intersection(["accuracy", "auroc", "ece", "processor"], sort=False):
         means = table.pivot_table(index="noise", columns="method", values=column, aggfunc=["mean", "std"])
         print(f"\n{column}\n{means.round(3).to_string()}")
 

@@ -65,8 +65,8 @@ class TfidfEncoder:
     Without directions a text becomes the weights of all its terms.
 
     >>> encoder = fit_tfidf(["red apple", "green apple", "red car", "green car"])
-    >>> apples, cars = encoder.encode(["an apple", "a car"])[:]
-    >>> bool(apples @ encoder.encode(["apple tree"])[0] > cars @ encoder.encode(["apple tree"])[0])
+    >>> apples, cars, tree = encoder.encode(["an apple", "a car", "apple tree"])[:]
+    >>> bool(apples @ tree > cars @ tree)
     True
     """
 

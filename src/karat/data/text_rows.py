@@ -25,8 +25,8 @@ class TextRows:
 
     >>> from scipy import sparse
     >>> rows = TextRows(sparse.csr_matrix(np.eye(3, dtype=np.float32)), np.eye(3, 2, dtype=np.float32))
-    >>> rows.shape, rows[[1]].round(decimals=1).tolist(), rows.widened()[[1]].to_dense().tolist()
-    (torch.Size([3, 2]), [[0.0, 1.4]], [[0.0, 1.0, 0.0]])
+    >>> rows.shape, rows[[1]], rows.widened()[[1]].to_dense()
+    (torch.Size([3, 2]), tensor([[0.0000, 1.4142]]), tensor([[0., 1., 0.]]))
     """
 
     counts: Any

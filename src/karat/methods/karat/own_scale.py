@@ -26,8 +26,8 @@ class OwnScale(NamedTuple):
     def of(self, inputs: Tensor) -> Tensor:
         """Return vectors in their own scale, all of one length.
 
-        >>> OwnScale(torch.tensor([3.0, 0.0]), torch.tensor([1.0, 4.0])).of(torch.tensor([[0.0, 1.0]])).tolist()
-        [[0.8485281467437744, 1.1313708782196045]]
+        >>> OwnScale(torch.tensor([3.0, 0.0]), torch.tensor([1.0, 4.0])).of(torch.tensor([[0.0, 1.0]]))
+        tensor([[0.8485, 1.1314]])
         """
         own = torch.addcmul(self.mean, inputs.float().cpu(), self.deviation)
         return F.normalize(own, dim=1).mul_(own.shape[1] ** 0.5)

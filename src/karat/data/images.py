@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from karat.data.blocks import Blocks, Stored, blocks_of
-from karat.data.decoding import Encoded, Unreadable, decode, read_bytes
+from karat.data.decoding import IMAGE_ENDINGS, Encoded, Unreadable, decode, read_bytes
 from karat.data.readers import Array
 from karat.errors import UserError, unreadable
 
@@ -200,6 +201,21 @@ class ImageFiles:
             raise UserError(
                 f"{self._name(row)} is not a readable image ({error}): get a fresh copy of it or leave it out."
             ) from error
+
+
+def image_paths(inputs: Any) -> list[Path] | None:
+    """Return the files of images: paths in a list, a column or an array, or texts that all end as images do.
+
+    >>> image_paths(["a.png", "b.JPG"]), image_paths(["a.png", "a text"]), image_paths([Path("scan")])
+    ([PosixPath('a.png'), PosixPath('b.JPG')], None, [PosixPath('scan')])
+    """
+    if not isinstance(inputs, (list, tuple, pd.Series, np.ndarray)) or not len(inputs) or np.ndim(inputs) != 1:
+        return None
+    are = all(
+        isinstance(one, Path) or (isinstance(one, str) and os.path.splitext(one)[1].lower() in IMAGE_ENDINGS)
+        for one in inputs
+    )
+    return [Path(one) for one in inputs] if are else None
 
 
 def take(inputs: Inputs, indices: Rows) -> Inputs:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from karat.data.arrays import check_inputs, is_signed, mean_and_scale, scale_images, standardise
 from karat.data.columns import Column, encode, expand_lists
-from karat.data.images import Inputs
+from karat.data.images import ImageFiles, Inputs, image_paths
 from karat.data.modality import IMAGES, TEXTS, VECTORS, Modality, modality_of
 from karat.data.readers import Array
 from karat.data.text import TextEncoder, texts_of
@@ -65,8 +66,8 @@ class Schema:
         pairs = torch.tensor([(column.mean, column.scale) for column in self.columns])
         return pairs[:, 0], pairs[:, 1]
 
-    def inputs_of(self, data: pd.DataFrame | np.ndarray | Sequence[str]) -> Inputs:
-        """Return the inputs of new rows: a table with the columns of the training data, an array of the kind, texts.
+    def inputs_of(self, data: pd.DataFrame | np.ndarray | Sequence[str] | Sequence[Path]) -> Inputs:
+        """Return the inputs of new rows: a table with the columns of the training data, an array, texts, image files.
 
         >>> schema = Schema((1,), columns=(Column("age", "number", mean=40.0, scale=10.0),))
         >>> schema.inputs_of(np.array([[50.0]])).tolist(), schema.inputs_of(pd.DataFrame({"age": [30]})).tolist()
@@ -78,6 +79,10 @@ class Schema:
             if self.modality is IMAGES:
                 raise UserError("The model takes images, and a table of features was given: give images.")
             return encode(self.columns, expand_lists(data.rename(columns=str), "the table"))
+        paths = image_paths(data) if self.modality is IMAGES else None
+        if paths is not None:
+            channels, height, width = self.shape
+            return ImageFiles(paths, (height, width), channels=channels)
         return _array_inputs(self, np.asarray(data))
 
     def to_dict(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from karat.audit.run_audit import Audit, audit
+from karat.data.settings import DataForNetwork
 from karat.data.sources.memory import from_memory
 from karat.data.task import NoisyTask, make_task
 from karat.errors import UserError
@@ -34,7 +36,7 @@ from karat.progress_bar import ProgressBar
 from karat.settings.config import Config, flat
 from karat.training.audit_record import audit_record
 from karat.training.fit import BarListener, fit
-from karat.training.frozen import featured, whole_model
+from karat.training.frozen import data_of, featured, whole_model
 from karat.training.plan import default_batch_size
 from karat.training.terms import with_terms
 from karat.training.trainer import Trainer
@@ -131,14 +133,16 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, trusted: Any = None) -> "KaratClassifier":
         """Learn from noisy labels with the help of trusted ones.
 
-        X are vectors (N, F), images (N, H, W[, C]), texts in a list, or a DataFrame with numeric and categorical
-        columns. `trusted` is a boolean mask of the rows whose labels were verified, indices, or a pair (X_trusted,
-        y_trusted) of further rows. Without it labels count as right more often than wrong in any one way, with a
-        NoTrustedLabelsWarning.
+        X are vectors (N, F), images (N, H, W[, C]), a list of texts or of image files (paths), or a DataFrame with
+        numeric and categorical columns. `trusted` is a boolean mask of the rows whose labels were verified, indices, or
+        a pair (X_trusted, y_trusted) of further rows. Without it labels count as right more often than wrong in any one
+        way, with a NoTrustedLabelsWarning.
         """
         names = tuple(str(name) for name in X.index) if isinstance(X, pd.DataFrame) else None
         X, y = validated(self, X, reset=True), checked_labels(y)
         check_consistent_length(X, y)
+        are_files = isinstance(X, list) and isinstance(X[0], Path)
+        names = tuple(map(str, X)) if are_files else names
         pair = trusted_pair(trusted)
         if pair is None:
             self.classes_, (labels,) = class_numbers(y)
@@ -168,7 +172,8 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
             )
         written = tuple(str(name) for name in self.classes_)
         texts = [written[number] for number in labels.tolist()]
-        dataset = from_memory(X, texts, mask.numpy(), classes=written, names=names, name="X")
+        size = self._photographs() if are_files else None
+        dataset = from_memory(X, texts, mask.numpy(), classes=written, names=names, name="X", photographs=size)
         task = make_task(dataset)
         config = self._config(task, seed)
         task = with_terms(config, task)
@@ -215,6 +220,14 @@ class KaratClassifier(ClassifierMixin, BaseEstimator):
             else:
                 fit(trainer)
         return trainer
+
+    def _photographs(self) -> int | None:
+        """Return the size that a pretrained network wants image files at; None: they have their own."""
+        from karat.settings.read import read_config
+
+        model = self.model if isinstance(self.model, str) else "small"  # a module has no pretrained weights to fetch
+        data = data_of(replace(read_config(self.settings or {}), method=self.method, model=model))
+        return data.photographs if isinstance(data, DataForNetwork) else None
 
     def _config(self, task: NoisyTask, seed: int) -> Config:
         config, rows = Config(), len(task.noisy)

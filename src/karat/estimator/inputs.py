@@ -1,5 +1,6 @@
 """What users of scikit-learn pass to an estimator, checked as scikit-learn does."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,25 +11,27 @@ from sklearn.utils import assert_all_finite, column_or_1d, validation
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
+from karat.data.images import image_paths
 from karat.data.text import are_texts
 from karat.errors import UserError
 
 Array = np.ndarray
 
 
-def validated(estimator: BaseEstimator, X: Any, reset: bool) -> Array | pd.DataFrame | list[str]:
+def validated(estimator: BaseEstimator, X: Any, reset: bool) -> Array | pd.DataFrame | list[str] | list[Path]:
     """Return X checked by scikit-learn's rules: an array of numbers, or a table if it has a column that is not numeric.
 
-    A list of texts is taken as it is.
+    A list of texts, or of image files, is taken as it is.
 
     `reset` remembers the features' number and names in the estimator; else X must have the same.
     """
-    if are_texts(X):
+    paths = image_paths(X)
+    if paths is not None or are_texts(X):
         if reset:
             estimator.n_features_in_ = 1
         elif estimator.n_features_in_ != 1:
             raise UserError("X has texts, and the classifier was fitted to numbers: give numbers.")
-        return [str(text) for text in X]
+        return [str(text) for text in X] if paths is None else paths
     if is_mixed_frame(X):
         _check_features(estimator, X, reset)
         if len(X) == 0 or X.shape[1] == 0:
@@ -136,7 +139,9 @@ def trusted_pair(trusted: Any) -> tuple[Any, Any] | None:
     """
     if not isinstance(trusted, (tuple, list)) or len(trusted) != 2:
         return None
-    return (trusted[0], trusted[1]) if are_texts(trusted[0]) or np.ndim(trusted[0]) >= 2 else None
+    rows = trusted[0]
+    are_rows = are_texts(rows) or image_paths(rows) is not None or np.ndim(rows) >= 2
+    return (rows, trusted[1]) if are_rows else None
 
 
 def _check_features(estimator: BaseEstimator, X: pd.DataFrame, reset: bool) -> None:

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from karat.data.columns import cell_text, expand_lists
 from karat.data.examples import Dataset
+from karat.data.images import image_paths
 from karat.data.readers import Array
 from karat.data.remedies import IN_PYTHON
-from karat.data.settings import DataSettings
+from karat.data.settings import DataForNetwork
 from karat.data.sources.assemble import assemble
-from karat.data.sources.content import Content, Features, Texts, array_content
+from karat.data.sources.content import Content, EncodedImages, Features, Texts, array_content
 from karat.data.sources.rows import NOISY, TEST, TRUSTED, Rows, join
 from karat.data.text import are_texts
 from karat.errors import UserError
@@ -30,11 +31,13 @@ def from_memory(
     names: Sequence[str] | None = None,
     name: str = "data",
     missing: Literal["error", "impute"] = "error",
+    photographs: int | None = None,
 ) -> Dataset:
-    """Make a dataset of vectors (N,F), images (N,H,W[,C]), a list of texts or a DataFrame, and of labels of any kind.
+    """Make a dataset of vectors (N,F), images (N,H,W[,C]), a DataFrame, a list of texts or of image files, and labels.
 
     `trusted` says row by row which labels were verified; None: none was. `classes` are in this order, or else sorted.
-    `schema.inputs_of(inputs)` of the result then transforms new inputs in the same way.
+    `schema.inputs_of(inputs)` of the result then transforms new inputs in the same way. `photographs` is the size that
+    image files get where they differ.
 
     >>> dataset = from_memory(np.array([[1.0], [3.0], [1.0], [3.0]]), ["cat", "dog"] * 2, [True, True, False, False])
     >>> dataset.classes, dataset.train.inputs.flatten().tolist(), dataset.schema.inputs_of(np.array([[5.0]])).tolist()
@@ -50,7 +53,8 @@ def from_memory(
         rows = replace(rows, parts=np.where(_mask(trusted, len(rows)), TRUSTED, NOISY))
     if test is not None:
         rows = join([rows, _rows("the test inputs", *test, TEST)])
-    return replace(assemble(replace(rows, source=name), DataSettings(name, missing=missing)), name=name)
+    data = DataForNetwork(name, missing=missing, photographs=photographs)
+    return replace(assemble(replace(rows, source=name), data), name=name)
 
 
 def _rows(what: str, inputs: Any, labels: Any, part: int) -> Rows:
@@ -64,6 +68,9 @@ def _rows(what: str, inputs: Any, labels: Any, part: int) -> Rows:
 
 
 def _content(what: str, inputs: Any) -> Content:
+    paths = image_paths(inputs)
+    if paths is not None:
+        return EncodedImages([str(path) for path in paths])
     if are_texts(inputs):
         return Texts([str(text) for text in inputs])
     if isinstance(inputs, pd.DataFrame):

@@ -1,5 +1,6 @@
 """Image files in the estimator: a list of paths goes in, and what is said names them."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from PIL import Image
 
 from karat import KaratClassifier, UserError
+from karat.data.images import image_paths
 
 pytestmark = pytest.mark.filterwarnings("ignore::karat.LabelAuditWarning")  # two epochs are few
 
@@ -40,6 +42,16 @@ def test_paths_are_read_as_images(files, kind):
     again = KaratClassifier(epochs=1, random_state=0, device="cpu")
     again.fit([kind(path) for path in paths[10:]], given[10:], trusted=further)
     assert len(again.label_issues_) == 50
+
+
+def test_one_long_text_does_not_fill_the_memory():
+    """An array of texts has as much room for each as the longest needs."""
+    tracemalloc.start()
+    try:
+        assert image_paths(["a text"] * 1_000 + ["word " * 40_000]) is None
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_file_that_is_missing_is_named(files):

@@ -209,7 +209,7 @@ def image_paths(inputs: Any) -> list[Path] | None:
     >>> image_paths(["a.png", "b.JPG"]), image_paths(["a.png", "a text"]), image_paths([Path("scan")])
     ([PosixPath('a.png'), PosixPath('b.JPG')], None, [PosixPath('scan')])
     """
-    if not isinstance(inputs, (list, tuple, pd.Series, np.ndarray)) or not len(inputs) or np.ndim(inputs) != 1:
+    if not isinstance(inputs, (list, tuple, pd.Series, np.ndarray)) or not len(inputs) or np.ndim(inputs[:1]) != 1:
         return None
     are = all(
         isinstance(one, Path) or (isinstance(one, str) and os.path.splitext(one)[1].lower() in IMAGE_ENDINGS)

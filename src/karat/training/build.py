@@ -160,8 +160,9 @@ def method_task(
 def _units(task: NoisyTask) -> tuple[Tensor, Tensor] | None:
     """Return the units of long vectors: those of short ones, which trees look at, are no encoder's."""
     schema, longest = task.dataset.schema, CONSTANTS.verdict.trees.longest_vector
-    long = schema is not None and schema.modality is VECTORS and schema.shape[0] > longest
-    return schema.units if schema is not None and long else None
+    if schema is None or schema.modality is not VECTORS or schema.shape[0] <= longest:
+        return None
+    return schema.units
 
 
 def vectors_at(inputs: Inputs) -> Callable[[Tensor], Tensor]:

@@ -150,6 +150,28 @@ def test_each_network_learns_the_labels_of_its_half_alone(phase):
         torch.testing.assert_close(module.state_dict(), state, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("step", "share"), [(0, 0.0), (10, 0.4), (20, 0.8), (29, 0.8)])
+def test_the_network_that_goes_on_learns_its_own_predictions_and_what_labels_say_of_them(step, share):
+    """Cross-entropy to w^(1/τ) / Σ w^(1/τ) on two views, τ = 0.8, w = p^(1−a)·s^a·q/p; a grows to 0.8."""
+    one = learner(image_network())
+    method = begun(pictures(), one)
+    method.halves = torch.empty(0, dtype=torch.long)
+    data = picture_batch()._replace(progress=Progress(step, 30, 5, phase=ROUNDS))
+    p, q = (part[:10].double() for part in (method.verdict.probabilities, method.verdict.posterior))
+
+    def loss(bare):
+        with torch.no_grad():
+            said = bare(data.noisy_inputs).softmax(dim=1)
+        wanted = (p ** (1 - share) * said**share * q / p) ** (1 / 0.8)
+        targets = torch.cat([wanted, wanted, torch.eye(CLASSES)[data.trusted_labels]])
+        logits = bare(torch.cat([data.noisy_inputs] * 2 + [data.trusted_inputs]))
+        return cross_entropy(logits, targets / targets.sum(dim=1, keepdim=True))
+
+    expected = stepped(one.network.module.train(), loss)
+    method.step(one, data, PLAIN, torch.Generator())
+    torch.testing.assert_close(one.network.module.state_dict(), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_networks_judge_in_rounds_and_one_goes_on():
     one = learner(image_network())
     method = begun(pictures(), one)

@@ -102,8 +102,10 @@ class Karat(Method):
         """Descend the cross-entropy to the verdict on mixed views; a classifier that was fitted stays as it is."""
         if self._is_fitted(learner):
             return self._found(batch, {})
-        if not len(self.halves):
+        if self.partner is None:
             return self._learn(learner, batch, settings, generator)
+        if not len(self.halves):
+            return self._learn_together(learner, batch, settings, generator)
         of = self.halves[batch.rows]
         results = [
             self._learn_apart(one, batch, of == half, generator) for half, one in enumerate((learner, *self.partners))
@@ -115,46 +117,73 @@ class Karat(Method):
 
         One weak view: these steps are few, and what is easy is learned sooner.
         """
-        views = {"weak": learner.noisy_view(batch, generator)}
-        if len(batch.trusted_inputs):  # there need not be any
-            views["trusted"] = learner.augmentation.weak(batch.trusted_inputs, generator)
+        network = self.constants.network
+        views = {"weak": learner.noisy_view(batch, generator), **_trusted_view(learner, batch, generator)}
         logits = learner.network(torch.cat([*views.values()]))
         said = logits[: len(batch.rows)].detach().softmax(dim=1)
-        targets = [sharpened(self._wanted(batch, own, said), self.constants.network.temperature)]
-        if "trusted" in views:
-            targets.append(one_hot(batch.trusted_labels, learner.classes, like=targets[0]))
-        losses = cross_entropy(torch.cat(targets), log_probability(logits))
-        learner.update(losses.mean())
-        parts = zip(views, losses.detach().split([len(view) for view in views.values()]), strict=True)
-        return self._found(batch, {"loss": losses.detach().mean(), **{name: part.mean() for name, part in parts}})
+        wanted = self._wanted(batch, own[:, None], said, network.own_share * _ramp(batch.progress))
+        targets = {"weak": sharpened(wanted, network.temperature), "trusted": _verified(learner, batch, said)}
+        return self._descend(learner, batch, logits, {name: targets[name] for name in views})
 
-    def _wanted(self, batch: Batch, own: Tensor, said: Tensor) -> Tensor:
+    def _learn_together(
+        self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator
+    ) -> StepResult:
+        """Take the step of the network that goes on alone, to which all labels are known, on mixed views.
+
+        Two weak views, mirrored either way. What it learns is what it predicts itself, in a pass of its own, and what
+        the label says of that: so the label is not held up by what weaker judges say.
+        """
+        network, others = self.constants.network, None if batch.mirrored is None else ~batch.mirrored
+        weak = learner.noisy_view(batch, generator)
+        with torch.no_grad():
+            said = learner.network(weak).softmax(dim=1)
+        share = network.own_share_together * _ramp_together(batch.progress)
+        wanted = sharpened(self._wanted(batch, torch.ones(()).bool(), said, share), network.temperature_together)
+        again = learner.augmentation.weak(batch.noisy_inputs, generator, others)
+        views = {"weak": weak, "again": again, **_trusted_view(learner, batch, generator)}
+        targets = {"weak": wanted, "again": wanted, "trusted": _verified(learner, batch, said)}
+        targets = {name: targets[name] for name in views}
+        inputs, mixed = self._mixed(torch.cat([*views.values()]), torch.cat([*targets.values()]), settings, generator)
+        parts = mixed.split([len(part) for part in targets.values()])
+        return self._descend(learner, batch, learner.network(inputs), dict(zip(views, parts, strict=True)))
+
+    def _descend(self, learner: Learner, batch: Batch, logits: Tensor, targets: Mapping[str, Tensor]) -> StepResult:
+        """Take a step down the mean cross-entropy to the targets of the views, in their order."""
+        losses = cross_entropy(torch.cat([*targets.values()]), log_probability(logits))
+        learner.update(losses.mean())
+        parts = losses.detach().split([len(part) for part in targets.values()])
+        terms = {name: part.mean() for name, part in zip(targets, parts, strict=True)}
+        return self._found(batch, {"loss": losses.detach().mean(), **terms})
+
+    def _wanted(self, batch: Batch, own: Tensor, said: Tensor, share: float) -> Tensor:
         """Return the posteriors of the own rows, and of others what is known without their labels.
 
-        The network's own predictions have a share in either, once it has learned something.
+        The network's own predictions have this share in either, in the exponent.
         """
-        device, rows, own = said.device, batch.rows, own[:, None]
-        share = self.constants.network.own_share * _ramp(batch.progress)
-        if not share:
-            return torch.where(own, self.verdict.posterior[rows], self.verdict.probabilities[rows]).to(said)
-        p, q = self.verdict.probabilities[rows].clamp(min=1e-12), self.verdict.posterior[rows]
-        known = (p ** (1 - share) * torch.where(own, q / p, torch.ones(()))).to(device, said.dtype)
+        p, q = self.verdict.probabilities[batch.rows].clamp(min=1e-12), self.verdict.posterior[batch.rows]
+        known = (p ** (1 - share) * torch.where(own, q / p, torch.ones(()))).to(said)
         together = known * said**share
         return together / together.sum(dim=1, keepdim=True).clamp(min=1e-12)
 
+    def _mixed(
+        self, inputs: Tensor, targets: Tensor, settings: KaratSettings, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Mix inputs and targets with each other, the more labels are wrong; right labels need no mixing."""
+        concentration = settings.mixup * self.noise_rate
+        if concentration <= self.constants.least_mixup:
+            return inputs, targets
+        return mixed_with_others(inputs, targets, concentration, generator, keep_first=True)
+
     def _learn(self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator) -> StepResult:
-        """Take the step of a network that learns all labels, on mixed views."""
+        """Take the step of a network of vectors, which learns the posteriors, on mixed views."""
         targets = self.verdict.posterior[batch.rows].to(batch.noisy_inputs)
         weak = learner.augmentation.weak(batch.noisy_inputs, generator)
         strong = learner.augmentation.strong(weak, generator)
         views = {"weak": (weak, targets), "strong": (strong, sharpened(targets, settings.temperature))}
-        if len(batch.trusted_inputs):  # there need not be any
-            verified = one_hot(batch.trusted_labels, learner.classes, like=targets)
-            views["trusted"] = learner.augmentation.weak(batch.trusted_inputs, generator), verified
+        for name, view in _trusted_view(learner, batch, generator).items():
+            views[name] = view, _verified(learner, batch, targets)
         inputs, wanted = (torch.cat(part) for part in zip(*views.values(), strict=True))
-        concentration = settings.mixup * self.noise_rate
-        if concentration > self.constants.least_mixup:
-            inputs, wanted = mixed_with_others(inputs, wanted, concentration, generator, keep_first=True)
+        inputs, wanted = self._mixed(inputs, wanted, settings, generator)
         losses = cross_entropy(wanted, log_probability(learner.network(inputs)))
         parts = losses.split([len(view) for view, _ in views.values()])
         terms = {name: part.mean() for name, part in zip(views, parts, strict=True)}
@@ -246,6 +275,17 @@ def _of_terms(
     return fit_sparse_classifier(vstack([noisy, trusted], format="csr"), torch.cat([posterior, verified]), constants)
 
 
+def _trusted_view(learner: Learner, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
+    """Return the view of the trusted examples by its name, where there are some."""
+    if not len(batch.trusted_inputs):
+        return {}
+    return {"trusted": learner.augmentation.weak(batch.trusted_inputs, generator)}
+
+
+def _verified(learner: Learner, batch: Batch, like: Tensor) -> Tensor:
+    return one_hot(batch.trusted_labels, learner.classes, like=like)
+
+
 def _ramp(progress: Progress) -> float:
     """Return how much of its share a network has: none in the first third of the first phase, all after the second.
 
@@ -253,3 +293,14 @@ def _ramp(progress: Progress) -> float:
     ([0.0, 0.0, 0.5, 1.0], 1.0)
     """
     return 1.0 if progress.phase else min(max(3 * progress.share - 1, 0.0), 1.0)
+
+
+def _ramp_together(progress: Progress) -> float:
+    """Return how much of its share the network has that goes on alone: none at first, all in the last third.
+
+    Its rate is high at first, and for a while it knows less than before.
+
+    >>> [round(_ramp_together(Progress(step, 30, 10)), 2) for step in (0, 10, 20, 29)]
+    [0.0, 0.5, 1.0, 1.0]
+    """
+    return min(1.5 * progress.share, 1.0)

@@ -15,7 +15,7 @@ class KaratSettings:
     Attributes:
         rounds: how often two networks of images learn the verdict, each with the labels of one half, and judge the
             other half.
-        temperature: below 1 sharpens the posteriors that strong views learn.
+        temperature: below 1 sharpens the posteriors that strong views of vectors learn, where a network is trained.
         mixup: mixup factors are drawn from Beta(a, a) with a this many times the share of wrong labels that were found:
             right labels need no mixing; 0 mixes nothing.
     """

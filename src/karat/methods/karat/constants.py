@@ -79,10 +79,12 @@ class NetworkConstants:
     apart: float = 0.5  # share of the steps in which there are two, each of which learns one half of the examples
     rate_together: float = 0.7  # times the given learning rate, when one goes on alone
     own_share: float = 0.5  # of its own predictions in what each of the two learns, in the exponent
-    own_share_together: float = 0.8  # and in what the one learns that goes on alone; all of it (1.0) loses Fashion-MNIST
+    own_share_together: float = 0.8  # and in what the one learns that goes on alone (1.0: DECISIONS.md)
     temperature: float = 0.7  # that sharpens what they learn
     temperature_together: float = 0.8  # and what the one learns
     trusted_share: float = 0.1  # trusted images in a batch, as a share of the noisy ones: they are seen often enough
+    # What a trusted image counts in the end, in noisy ones; all of them together no more than a view.
+    trusted_repeated: float = 10.0
     rate_of_vectors: float = 2.0  # posteriors are softer and steadier than labels
 
 

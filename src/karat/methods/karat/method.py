@@ -123,7 +123,8 @@ class Karat(Method):
         said = logits[: len(batch.rows)].detach().softmax(dim=1)
         wanted = self._wanted(batch, own[:, None], said, network.own_share * _ramp(batch.progress))
         targets = {"weak": sharpened(wanted, network.temperature), "trusted": _verified(learner, batch, said)}
-        return self._descend(learner, batch, logits, {name: targets[name] for name in views})
+        counts = {name: float(len(view)) for name, view in views.items()}
+        return self._descend(learner, batch, logits, {name: targets[name] for name in views}, counts)
 
     def _learn_together(
         self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator
@@ -144,16 +145,26 @@ class Karat(Method):
         targets = {"weak": wanted, "again": wanted, "trusted": _verified(learner, batch, said)}
         targets = {name: targets[name] for name in views}
         inputs, mixed = self._mixed(torch.cat([*views.values()]), torch.cat([*targets.values()]), settings, generator)
-        parts = mixed.split([len(part) for part in targets.values()])
-        return self._descend(learner, batch, learner.network(inputs), dict(zip(views, parts, strict=True)))
+        parts = dict(zip(views, mixed.split([len(part) for part in targets.values()]), strict=True))
+        often = network.trusted_repeated * len(self.task.trusted_labels) / len(self.task)
+        weights = {name: min(often, 1.0) if name == "trusted" else 1.0 for name in views}
+        return self._descend(learner, batch, learner.network(inputs), parts, weights)
 
-    def _descend(self, learner: Learner, batch: Batch, logits: Tensor, targets: Mapping[str, Tensor]) -> StepResult:
-        """Take a step down the mean cross-entropy to the targets of the views, in their order."""
+    def _descend(
+        self,
+        learner: Learner,
+        batch: Batch,
+        logits: Tensor,
+        targets: Mapping[str, Tensor],
+        weights: Mapping[str, float],
+    ) -> StepResult:
+        """Take a step down the cross-entropy to the targets of the views, in their order, by their weights."""
         losses = cross_entropy(torch.cat([*targets.values()]), log_probability(logits))
-        learner.update(losses.mean())
-        parts = losses.detach().split([len(part) for part in targets.values()])
+        parts = losses.split([len(part) for part in targets.values()])
         terms = {name: part.mean() for name, part in zip(targets, parts, strict=True)}
-        return self._found(batch, {"loss": losses.detach().mean(), **terms})
+        loss = torch.stack([weights[name] * term for name, term in terms.items()]).sum() / sum(weights.values())
+        learner.update(loss)
+        return self._found(batch, {name: value.detach() for name, value in {"loss": loss, **terms}.items()})
 
     def _wanted(self, batch: Batch, own: Tensor, said: Tensor, share: float) -> Tensor:
         """Return the posteriors of the own rows, and of others what is known without their labels.

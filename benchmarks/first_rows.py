@@ -22,7 +22,8 @@ from karat.audit.review import apply_decisions
 from karat.files.safe_csv import write_safe_csv
 from karat.settings.config import DataSettings, NoiseSettings, TrainingSettings
 from karat.training.first_look import suggest_next
-from karat.training.run import task_of, train_run
+from karat.training.run import train_run
+from karat.training.tasks import task_of
 
 COUNTS = (30, 100)
 

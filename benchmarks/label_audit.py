@@ -33,7 +33,7 @@ from karat.data.task import prepare_task
 from karat.methods.settings import CleanlabSettings, MethodSettings
 from karat.settings.config import DataSettings, NoiseSettings, TrainingSettings
 from karat.training.fit import fit
-from karat.training.run import task_of
+from karat.training.tasks import task_of
 from karat.training.trainer import Trainer
 
 FOLDS = 4

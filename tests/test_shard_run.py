@@ -15,7 +15,7 @@ from karat.data import blocks
 from karat.data.images import ImageFiles
 from karat.files.safe_csv import read_safe_csv, write_safe_csv
 from karat.settings.config import Config, TrainingSettings
-from karat.training.run import task_of
+from karat.training.tasks import task_of
 from karat.training.trainer import Trainer
 
 COUNT = 36

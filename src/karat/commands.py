@@ -29,8 +29,9 @@ from karat.settings.read import read_run_config
 from karat.settings.retrain import retrain_command
 from karat.training.first_look import suggest_first, suggest_next
 from karat.training.processes import place
-from karat.training.run import WEIGHTS, RunResult, evaluate_run, task_of, train_run
+from karat.training.run import WEIGHTS, RunResult, evaluate_run, train_run
 from karat.training.run_folder import check_folder, chosen_settings, new_folder
+from karat.training.tasks import task_of
 
 
 def _train(options: Namespace) -> None:

@@ -17,8 +17,9 @@ from karat.files.safe_csv import read_safe_csv
 from karat.report.plots import accuracy_curves, coefficient_curves, save_figure, suspicious_gallery
 from karat.report.review import varied
 from karat.settings.config import Config, NoiseSettings, TrainingSettings
-from karat.training.run import RunResult, task_of, train_run
+from karat.training.run import RunResult, train_run
 from karat.training.run_folder import check_folder
+from karat.training.tasks import task_of
 
 NOISE = NoiseSettings(kind="uniform", rate=0.8)
 TRAINING = TrainingSettings(epochs=16)

@@ -18,7 +18,8 @@ from karat.inference.model import load_model
 from karat.inference.new_data import evaluate_data, predict_run
 from karat.settings.config import Config, DataSettings, TrainingSettings
 from karat.training.fit import fit
-from karat.training.run import task_of, train_run
+from karat.training.run import train_run
+from karat.training.tasks import task_of
 from karat.training.trainer import Trainer
 
 CLASSES = ["=1+1", "NA"]  # a formula to a spreadsheet, and a gap to pandas

@@ -12,7 +12,7 @@ from karat.report.page import write_report
 from karat.report.pictures import FeatureRows
 from karat.report.run_report import report_after_training, task_report
 from karat.settings.config import Config, DataSettings
-from karat.training.run import task_of
+from karat.training.tasks import task_of
 
 WINE = [
     *("--data.name", "wine", "--data.trusted_per_class", "5", "--noise.kind", "symmetric", "--noise.rate", "0.5"),

@@ -8,7 +8,7 @@ from comparing import assert_same
 from karat.errors import UserError
 from karat.settings.config import Config, NoiseSettings, OptimizerSettings, TrainingSettings
 from karat.training.fit import BarListener, Listener, fit
-from karat.training.run import task_of
+from karat.training.tasks import task_of
 from karat.training.trainer import Trainer
 
 

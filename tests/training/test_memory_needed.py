@@ -6,7 +6,7 @@ from karat.data.settings import DataSettings
 from karat.settings.config import Config, TrainingSettings
 from karat.training import memory
 from karat.training.memory import free_memory, memory_warning, needed_memory, numbers_of_layers
-from karat.training.run import task_of
+from karat.training.tasks import task_of
 from karat.training.trainer import Trainer
 
 

@@ -24,8 +24,9 @@ from karat.training.plan import (
     seconds_a_step,
     with_chosen,
 )
-from karat.training.run import task_of, train_run
+from karat.training.run import train_run
 from karat.training.run_folder import chosen_settings
+from karat.training.tasks import task_of
 
 
 def test_digits_keep_the_run_that_the_readme_reports():

@@ -23,7 +23,7 @@ from karat.models import build_model
 from karat.settings.config import Config, NoiseSettings, TrainingSettings
 from karat.training import precision
 from karat.training.precision import checked_precision
-from karat.training.run import task_of
+from karat.training.tasks import task_of
 from karat.training.trainer import Trainer
 
 CPU = torch.device("cpu")

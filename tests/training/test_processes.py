@@ -23,7 +23,7 @@ from karat.models import build_model
 from karat.settings.config import Config, NoiseSettings, OptimizerSettings, TrainingSettings
 from karat.training.fit import fit
 from karat.training.random_states import random_states
-from karat.training.run import task_of
+from karat.training.tasks import task_of
 from karat.training.trainer import Trainer
 
 CLASSES = 4

@@ -6,8 +6,8 @@ from karat.data.settings import DataSettings, NoiseSettings
 from karat.errors import UserError
 from karat.settings.config import Config, TrainingSettings
 from karat.training import semantic_noise
-from karat.training.run import task_of
 from karat.training.semantic_noise import LabellerSettings, cache_folder, semantic_labels
+from karat.training.tasks import task_of
 
 NOISE = NoiseSettings("semantic", fraction=0.05, labeller="small", labeller_epochs=8)
 

@@ -15,7 +15,7 @@ from karat.settings.config import Config, NoiseSettings, OptimizerSettings, Trai
 from karat.training.audit_record import audit_record
 from karat.training.fit import fit
 from karat.training.random_states import random_states, restore_random_states
-from karat.training.run import task_of
+from karat.training.tasks import task_of
 from karat.training.trainer import Trainer
 
 NOISE = NoiseSettings(kind="uniform", rate=0.6)

@@ -9,7 +9,7 @@ from karat.data.examples import Dataset, Examples
 from karat.data.noise.labels import NoisyLabels
 from karat.data.task import NoisyTask
 from karat.settings.config import Config, NoiseSettings
-from karat.training.run import task_of
+from karat.training.tasks import task_of
 
 
 class Size(NamedTuple):

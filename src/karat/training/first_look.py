@@ -30,7 +30,7 @@ from karat.report.run_report import task_report
 from karat.settings.config import Config, config_as_dict
 from karat.settings.read import read_run_config
 from karat.training.build import vectors_at
-from karat.training.run import featured_task
+from karat.training.tasks import featured_task
 from karat.training.trainer import Trainer
 
 logger = logging.getLogger("karat")

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from rich.console import Console
 from torch import nn
 
 from karat.algorithm.ranks import Ranks
 from karat.audit.warnings_list import NOTHING_VERIFIED
 from karat.data.sources.problems import BadImages
-from karat.data.task import NoisyTask, prepare_task
+from karat.data.task import NoisyTask
 from karat.errors import Stopped, UserError
 from karat.files.json_files import read_json
 from karat.files.locks import locked
@@ -25,7 +24,6 @@ from karat.files.memory_need import give_back_memory, keeping_freed_memory
 from karat.files.metrics_log import MetricsLog
 from karat.files.required import fitting
 from karat.files.safe_csv import write_safe_csv
-from karat.inference.device import compute_device, make_deterministic
 from karat.inference.evaluation import Accuracy, evaluate
 from karat.inference.model import load_model
 from karat.methods.method import Finished
@@ -36,10 +34,9 @@ from karat.settings.config import Config, flat
 from karat.settings.read import read_config, read_run_config
 from karat.training.audit_record import audit_record
 from karat.training.build import can_be_compiled, has_batch_norm
-from karat.training.environment import versions
 from karat.training.fine_tune import fine_tuned
 from karat.training.fit import BarListener, fit
-from karat.training.frozen import check_weights, data_of, featured, whole_model
+from karat.training.frozen import whole_model
 from karat.training.launch import Work, launch
 from karat.training.memory import memory_warning
 from karat.training.plan import is_fitted, with_chosen
@@ -61,9 +58,9 @@ from karat.training.run_folder import (
     finish_folder,
     start_folder,
 )
-from karat.training.semantic_noise import semantic_labeller
 from karat.training.signals import asked_to_stop
-from karat.training.terms import with_terms
+from karat.training.tasks import featured_task, task_of
+from karat.training.together import check_same_data, set_up_torch, signal_of_all, take_steps_along
 from karat.training.trainer import RATE_AFTER_RECOVERY, RECOVERIES, Diverged, Trainer
 from karat.training.unread import unread_settings
 
@@ -114,18 +111,6 @@ class RunListener(BarListener):
         """Write the checkpoint, with the place in the metrics that belongs to it."""
         place = {"metrics": self._metrics.position(), "metrics_checksum": self._metrics.checksum()}
         self._save({"trainer": state, **place, "seconds": self._seconds()})
-
-
-def task_of(config: Config) -> NoisyTask:
-    """Prepare the examples that a config names."""
-    labeller = semantic_labeller(config.noise, config.seed, config.training.device)
-    return with_terms(config, prepare_task(data_of(config), config.noise, config.seed, labeller))
-
-
-def featured_task(config: Config, show: bool = True) -> NoisyTask:
-    """Prepare the examples that a config names, as features where a pretrained network is asked for them."""
-    check_weights(config)
-    return featured(config, task_of(config), compute_device(config.training.device), show)
 
 
 def train(
@@ -193,53 +178,10 @@ def _train_together(work: Work, console: Console | None, ranks: Ranks) -> RunRes
         goes_on = was_restarted() and any((work.folder / name).exists() for name in (CHECKPOINT, PREVIOUS))
         found = _train_here(replace(work, resume=work.resume or goes_on), console, ranks)
     else:
-        _help(work.config, ranks)
+        take_steps_along(work.config, ranks)
     result = ranks.all_values(found)[0]
     assert result is not None
     return result
-
-
-def _help(config: Config, ranks: Ranks) -> None:
-    """Take the steps of a run whose folder the first process writes."""
-    _set_up_torch(config)
-    config = ranks.from_first(lambda: config)
-    ranks.from_first(lambda: None)
-    trainer = Trainer(config, featured_task(config, show=False), ranks=ranks)  # the first one has kept the features
-    _check_same_data(trainer, ranks)
-    while not _steps_taken_together(trainer, ranks):
-        pass
-
-
-def _steps_taken_together(trainer: Trainer, ranks: Ranks) -> bool:
-    """Take the steps that are left; return False where the loss was not finite and the run goes back."""
-    trainer.load_state_dict(ranks.from_first(trainer.shared_state))
-    try:
-        with asked_to_stop(lambda sentence: None) as asked:
-            done = fit(trainer, stop=lambda: _signal(asked, ranks) > 0)
-    except Diverged:
-        return False  # the first process goes back, or says that this does not help
-    if not done:
-        raise Stopped(_signal(asked, ranks))
-    return True
-
-
-def _signal(asked: Callable[[], int], ranks: Ranks | None) -> int:
-    """Return the signal that asked one of the processes to stop; 0 where nobody was asked."""
-    return asked() if ranks is None else ranks.highest(asked())
-
-
-def _check_same_data(trainer: Trainer, ranks: Ranks) -> None:
-    seen = ranks.all_values((trainer.task.fingerprint(), versions()))
-    for rank, (data, software) in enumerate(seen):
-        if data != seen[0][0]:
-            raise UserError(
-                f"Process {rank} reads other data than the first process from {trainer.config.data.name}: "
-                "give every machine the same files."
-            )
-        if software != seen[0][1]:
-            raise UserError(
-                f"Process {rank} has {software} and the first process {seen[0][1]}: install the same versions."
-            )
 
 
 def _task_in(folder: Path, config: Config) -> NoisyTask:
@@ -252,13 +194,6 @@ def _task_in(folder: Path, config: Config) -> NoisyTask:
         raise UserError(f"{error}\nAll of them are in {listed}.") from error
 
 
-def _set_up_torch(config: Config) -> None:
-    if config.training.threads is not None:
-        torch.set_num_threads(config.training.threads)
-    if config.training.deterministic:
-        make_deterministic(compute_device(config.training.device))
-
-
 def _train_here(work: Work, console: Console | None, ranks: Ranks | None = None) -> RunResult:
     check_folder(work.folder, work.resume)
     with locked(work.folder):
@@ -269,7 +204,7 @@ def _train_here(work: Work, console: Console | None, ranks: Ranks | None = None)
 
 def _train(work: Work, console: Console | None, ranks: Ranks | None) -> RunResult:
     config, folder, resume = work.config, work.folder, work.resume
-    _set_up_torch(config)
+    set_up_torch(config)
     settle(folder)
     if resume:  # the number of epochs that was chosen may be another one on this machine
         config = with_chosen(config, read_run_config(folder), chosen_settings(folder))
@@ -280,7 +215,7 @@ def _train(work: Work, console: Console | None, ranks: Ranks | None) -> RunResul
         ranks.from_first(lambda: None)  # now the others may read: what is wrong with the data is said once
     trainer = Trainer(config, task, scratch=folder, ranks=ranks)
     if ranks is not None:
-        _check_same_data(trainer, ranks)
+        check_same_data(trainer, ranks)
     fitted = is_fitted(config.method, trainer.plan.model) or trainer.task.dataset.featured
     unread = unread_settings(config, trainer.task.dataset, fitted)
     _warn_of_drawn_trust(trainer)
@@ -373,14 +308,17 @@ def _fit_in(folder: Path, trainer: Trainer, state: dict[str, Any] | None, consol
                 ProgressBar(title, trainer.total_steps, trainer.steps_done, console) as bar,
             ):
                 _continue_metrics(metrics, state)
-                done = fit(trainer, RunListener(bar, metrics, save, seconds), stop=lambda: _signal(asked, ranks) > 0)
+                done = fit(
+                    trainer, RunListener(bar, metrics, save, seconds), stop=lambda: signal_of_all(asked, ranks) > 0
+                )
         except Diverged as error:
             state = _go_back(folder, trainer, error)
             continue
         if not done:
             again = f"`karat train --resume --run {folder}` continues"
             raise Stopped(
-                _signal(asked, ranks), f"stopped after step {trainer.steps_done} of {trainer.total_steps}; {again}."
+                signal_of_all(asked, ranks),
+                f"stopped after step {trainer.steps_done} of {trainer.total_steps}; {again}.",
             )
         return seconds
 

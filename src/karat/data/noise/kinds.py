@@ -194,7 +194,7 @@ class Semantic:
     def draw(self, clean: Clean, generator: torch.Generator) -> Drawn:
         """Ask the labeller, which has trained the network."""
         if clean.labeller is None:
-            raise UserError("Noise 'semantic' needs a labeller: prepare the task with karat.training.run.task_of.")
+            raise UserError("Noise 'semantic' needs a labeller: prepare the task with karat.training.tasks.task_of.")
         given = clean.labeller(clean.dataset)[clean.indices]
         return clean.examples.inputs, NoisyLabels(given, clean.examples.labels, clean.classes, None)
 

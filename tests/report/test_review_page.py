@@ -132,6 +132,7 @@ def test_hostile_names_do_no_harm_and_come_back_as_they_were(tmp_path, open_page
     page = open_page(folder / "report.html")
     assert HOSTILE[5] in page.text_content(".warnings")
     page.click("nav a[data-view=review]")
+    page.wait_for_selector("#given:visible")
     for _ in range(len(table) - 1):
         page.keyboard.press("a")
     page.keyboard.press("o")

@@ -147,7 +147,7 @@ def test_a_setting_that_a_kind_does_not_read_is_refused_with_those_that_do(kind,
 
 
 def test_semantic_noise_needs_a_labeller():
-    with pytest.raises(UserError, match=r"needs a labeller: prepare the task with karat\.training\.run\.task_of"):
+    with pytest.raises(UserError, match=r"needs a labeller: prepare the task with karat\.training\.tasks\.task_of"):
         draw(NoiseSettings("semantic"))
     data = dataset(per_class=1)
     chosen = torch.tensor([1, 3])

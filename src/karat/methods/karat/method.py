@@ -118,13 +118,13 @@ class Karat(Method):
         One weak view: these steps are few, and what is easy is learned sooner.
         """
         network = self.constants.network
-        views = {"weak": learner.noisy_view(batch, generator), **_trusted_view(learner, batch, generator)}
-        logits = learner.network(torch.cat([*views.values()]))
+        weak, trusted = learner.noisy_view(batch, generator), _trusted(learner, batch, generator)
+        logits = learner.network(torch.cat([weak, *(view for view, _ in trusted.values())]))
         said = logits[: len(batch.rows)].detach().softmax(dim=1)
         wanted = self._wanted(batch, own[:, None], said, network.own_share * _ramp(batch.progress))
-        targets = {"weak": sharpened(wanted, network.temperature), "trusted": _verified(learner, batch, said)}
-        counts = {name: float(len(view)) for name, view in views.items()}
-        return self._descend(learner, batch, logits, {name: targets[name] for name in views}, counts)
+        targets = {"weak": sharpened(wanted, network.temperature)}
+        targets |= {name: verified for name, (_, verified) in trusted.items()}
+        return self._descend(learner, batch, logits, targets, {name: len(part) for name, part in targets.items()})
 
     def _learn_together(
         self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator
@@ -141,11 +141,10 @@ class Karat(Method):
         share = network.own_share_together * _ramp_together(batch.progress)
         wanted = sharpened(self._wanted(batch, torch.ones(()).bool(), said, share), network.temperature_together)
         again = learner.augmentation.weak(batch.noisy_inputs, generator, others)
-        views = {"weak": weak, "again": again, **_trusted_view(learner, batch, generator)}
-        targets = {"weak": wanted, "again": wanted, "trusted": _verified(learner, batch, said)}
-        targets = {name: targets[name] for name in views}
-        inputs, mixed = self._mixed(torch.cat([*views.values()]), torch.cat([*targets.values()]), settings, generator)
-        parts = dict(zip(views, mixed.split([len(part) for part in targets.values()]), strict=True))
+        views = {"weak": (weak, wanted), "again": (again, wanted), **_trusted(learner, batch, generator)}
+        inputs, targets = (torch.cat(part) for part in zip(*views.values(), strict=True))
+        inputs, targets = self._mixed(inputs, targets, settings, generator)
+        parts = dict(zip(views, targets.split([len(view) for view, _ in views.values()]), strict=True))
         often = network.trusted_repeated * len(self.task.trusted_labels) / len(self.task)
         weights = {name: min(often, 1.0) if name == "trusted" else 1.0 for name in views}
         return self._descend(learner, batch, learner.network(inputs), parts, weights)
@@ -191,8 +190,7 @@ class Karat(Method):
         weak = learner.augmentation.weak(batch.noisy_inputs, generator)
         strong = learner.augmentation.strong(weak, generator)
         views = {"weak": (weak, targets), "strong": (strong, sharpened(targets, settings.temperature))}
-        for name, view in _trusted_view(learner, batch, generator).items():
-            views[name] = view, _verified(learner, batch, targets)
+        views |= _trusted(learner, batch, generator)
         inputs, wanted = (torch.cat(part) for part in zip(*views.values(), strict=True))
         inputs, wanted = self._mixed(inputs, wanted, settings, generator)
         losses = cross_entropy(wanted, log_probability(learner.network(inputs)))
@@ -286,15 +284,12 @@ def _of_terms(
     return fit_sparse_classifier(vstack([noisy, trusted], format="csr"), torch.cat([posterior, verified]), constants)
 
 
-def _trusted_view(learner: Learner, batch: Batch, generator: torch.Generator) -> dict[str, Tensor]:
-    """Return the view of the trusted examples by its name, where there are some."""
+def _trusted(learner: Learner, batch: Batch, generator: torch.Generator) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the view of the trusted examples and their verified labels by its name, where there are some."""
     if not len(batch.trusted_inputs):
         return {}
-    return {"trusted": learner.augmentation.weak(batch.trusted_inputs, generator)}
-
-
-def _verified(learner: Learner, batch: Batch, like: Tensor) -> Tensor:
-    return one_hot(batch.trusted_labels, learner.classes, like=like)
+    verified = one_hot(batch.trusted_labels, learner.classes, like=batch.noisy_inputs)
+    return {"trusted": (learner.augmentation.weak(batch.trusted_inputs, generator), verified)}
 
 
 def _ramp(progress: Progress) -> float:

@@ -1,5 +1,6 @@
 """A method in a run: its step, and what some methods need besides: memory, phases, a second network, a last touch."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -53,12 +54,14 @@ class Phase(NamedTuple):
     """A part of a run with a learning rate schedule of its own.
 
     `share` is its share of the run's steps, `fresh` starts from new random weights, `rate` multiplies the learning
-    rate.
+    rate. Beyond `most_steps`, or `most_epochs` where these are more, its steps go to the last phase.
     """
 
     share: float
     fresh: bool = True
     rate: float = 1.0
+    most_steps: float = math.inf
+    most_epochs: float = 0.0
 
 
 class Judgement(NamedTuple):

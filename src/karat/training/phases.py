@@ -24,16 +24,18 @@ class Course:
 
 def make_course(phases: Sequence[Phase], schedule: str, rate: float, total_steps: int, steps_per_epoch: int) -> Course:
     """Lay out a run with the named schedule in each of its phases."""
-    spans = phase_spans(phases, total_steps)
+    spans = phase_spans(phases, total_steps, steps_per_epoch)
     rates = phased_schedule(schedule, rate, phases, spans, steps_per_epoch)
     return Course(tuple(phases), tuple(spans), rates, selected_in_last(rates, spans))
 
 
-def phase_spans(phases: Sequence[Phase], total_steps: int) -> list[range]:
-    """Give each phase its share of the steps, at least one.
+def phase_spans(phases: Sequence[Phase], total_steps: int, steps_per_epoch: int = 1) -> list[range]:
+    """Give each phase its share of the steps, at least one and no more than it can use.
 
     >>> phase_spans([Phase(0.4), Phase(0.6)], 12)
     [range(0, 5), range(5, 12)]
+    >>> phase_spans([Phase(0.5, most_steps=3, most_epochs=2), Phase(0.5)], 40, steps_per_epoch=5)
+    [range(0, 10), range(10, 40)]
     """
     if total_steps < len(phases):
         raise UserError(
@@ -43,7 +45,7 @@ def phase_spans(phases: Sequence[Phase], total_steps: int) -> list[range]:
     ends: list[int] = []
     done = 0.0
     for number, phase in enumerate(phases):
-        done += phase.share
+        done += min(phase.share, max(phase.most_steps, phase.most_epochs * steps_per_epoch) / total_steps)
         left_for_others = len(phases) - 1 - number
         earliest = (ends[-1] if ends else 0) + 1
         ends.append(max(earliest, min(round(done * total_steps), total_steps - left_for_others)))

@@ -77,6 +77,10 @@ class NetworkConstants:
     """How networks learn the verdict."""
 
     apart: float = 0.5  # share of the steps in which there are two, each of which learns one half of the examples
+    # In a round of it: networks that know half of the labels each soon know all that these say, and long runs are for
+    # the one that knows them all.
+    most_steps_apart: int = 1_000
+    most_epochs_apart: float = 4.0  # where these are more steps
     rate_together: float = 0.7  # times the given learning rate, when one goes on alone
     own_share: float = 0.5  # of its own predictions in what each of the two learns, in the exponent
     own_share_together: float = 0.8  # and in what the one learns that goes on alone (1.0: DECISIONS.md)

@@ -60,7 +60,10 @@ class Karat(Method):
         network = self.constants.network
         if self.partner is None:
             return (Phase(1.0, rate=network.rate_of_vectors),)
-        judging = [Phase(network.apart / settings.rounds, fresh=not number) for number in range(settings.rounds)]
+        first = Phase(
+            network.apart / settings.rounds, most_steps=network.most_steps_apart, most_epochs=network.most_epochs_apart
+        )
+        judging = [first._replace(fresh=not number) for number in range(settings.rounds)]
         return (*judging, Phase(1 - network.apart, fresh=False, rate=network.rate_together))
 
     def begin_phase(

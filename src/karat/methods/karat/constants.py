@@ -68,6 +68,8 @@ class VerdictConstants:
     floors: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.2)  # how often sure judges err
     caution_width: float = 0.35  # standard deviation of the logarithm of the power that claims are taken to
     safe_errors: float = 1.5  # standard errors by which it is on the safe side
+    open_error: float = 0.04  # standard error of the noise rate, as a share of what judges leave open
+    open_error_uneven: float = 0.2  # and where T is not one rate
     least_weight: float = 1e-3  # candidates that weigh less are left out
     trees: TreeConstants = TreeConstants()
 

@@ -224,7 +224,7 @@ def decide(
     means, rates = [torch.zeros(())] * 5, []
     for one in beliefs:  # each is gone before the next one is made
         q = posterior_of(one.p, one.noise.reached)
-        rates.append((*_rate(one, q, labels.given), one.weight))
+        rates.append((*_rate(one, q, labels.given, constants), one.weight))
         parts = (one.p, q, one.noise.transition, one.shares, one.mixture)
         means = [whole + one.weight * part for whole, part in zip(means, parts, strict=True)]
     p, q, transition, shares, mixture = (whole.div_(whole.sum(dim=-1, keepdim=True)) for whole in means)
@@ -340,11 +340,13 @@ def _with_network(belief: _Belief, network: Tensor, labels: Labels, constants: V
     return belief._replace(p=p, weight=belief.weight + noisy_count(labels, constants) * (after - before))
 
 
-def _rate(belief: _Belief, q: Tensor, given: Tensor) -> tuple[float, float]:
+def _rate(belief: _Belief, q: Tensor, given: Tensor, constants: VerdictConstants) -> tuple[float, float]:
     """Return the share r of wrong labels, and its standard error by what the labels tell of r (Fisher information).
 
     A label has the likelihood `L(r) = (1 − r)·p(given) + r·(1 − p(given))/(classes − 1)` where wrong ones are spread
-    evenly; how much it tells is the square of (log L)'. Without any noise nothing is fitted, and nothing can err.
+    evenly; how much it tells is the square of (log L)'. More labels do not make up for judges that err alike on all of
+    them: some of what these leave open may be noise, or the other way round, and more where T is not one rate, which
+    takes errors of judges for noise. Without any noise nothing is fitted, and nothing can err.
     """
     rate = 1 - q.gather(1, given[:, None]).mean().item()
     if bool((belief.noise.transition.diagonal() == 1).all()):
@@ -352,7 +354,12 @@ def _rate(belief: _Belief, q: Tensor, given: Tensor) -> tuple[float, float]:
     p = belief.p
     right = p.gather(1, given[:, None]).squeeze(1)
     slope = ((1 - right) / (p.shape[1] - 1) - right) / (p * belief.noise.reached).sum(dim=1).clamp(min=TINY)
-    return rate, min(1.0, slope.double().square().sum().clamp(min=TINY).rsqrt().item())
+    by_chance = slope.double().square().sum().clamp(min=TINY).rsqrt().item()
+    transition = belief.noise.transition
+    even = torch.allclose(transition, one_rate(transition, belief.shares).to(transition), atol=1e-3)
+    left_open = 1 - p.amax(dim=1).mean().item()
+    by_judges = left_open * (constants.open_error if even else constants.open_error_uneven)
+    return rate, min(1.0, math.hypot(by_chance, by_judges))
 
 
 def _by_trusted(evidence: _Evidence, start: Tensor) -> Tensor:

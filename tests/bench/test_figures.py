@@ -5,7 +5,7 @@ import json
 import pytest
 from numpy.testing import assert_allclose
 
-from karat.bench.figures import _curves, _label_trust, _mean_records, _over_noise, write_figures
+from karat.bench.figures import _curves, _label_trust, _mean_records, _over_minutes, _over_noise, write_figures
 from karat.bench.recipe import read_recipe
 from karat.bench.tables import read_results
 
@@ -18,7 +18,7 @@ columns:
   pairs: {settings: {noise.kind: asymmetric, noise.rate: 0.4}}
 rows: {supervised: {}, ieg: {}}
 seeds: [0, 1]
-figures: [noise, curves, label_trust]
+figures: [noise, minutes, curves, label_trust]
 """
 
 
@@ -48,7 +48,14 @@ def test_every_kind_of_figure_is_written(recipe, tmp_path):
         if cell.column in ("clean", "80%"):
             finish(cell, tmp_path)
     written = write_figures(recipe, read_results(recipe, tmp_path), tmp_path)
-    names = {"accuracy-over-uniform", "curves-clean", "curves-80", "label_trust-clean", "label_trust-80"}
+    names = {
+        "accuracy-over-uniform",
+        "accuracy-over-minutes",
+        "curves-clean",
+        "curves-80",
+        "label_trust-clean",
+        "label_trust-80",
+    }
     assert {path.name for path in written} == {f"{name}.png" for name in names}
     for path in written:
         assert path.stat().st_size > 0
@@ -63,6 +70,21 @@ def test_accuracy_over_noise_has_means_at_the_ratios(recipe, tmp_path):
     bars = figure.axes[0].containers  # one a row
     assert [bar.get_label() for bar in bars] == ["supervised", "ieg"]
     assert_allclose(bars[0].lines[0].get_xydata(), [[0, 0.75], [0.4, 0.75], [0.8, 0.75]])
+
+
+def test_accuracy_over_minutes_has_a_point_for_each_column(recipe, tmp_path):
+    """Columns in the order of the time that they took; the mean of both seeds, 0.75, at the mean of their minutes."""
+    seconds = {"clean": 120.0, "40%": 30.0}
+    for cell in recipe.cells:
+        if cell.row == "ieg" and cell.column in seconds:
+            finish(cell, tmp_path)
+            file = tmp_path / cell.folder / "results.json"
+            file.write_text(
+                json.dumps({**json.loads(file.read_text()), "seconds": seconds[cell.column] * (1 + cell.seed)})
+            )
+    (line,) = _over_minutes(recipe, read_results(recipe, tmp_path))["accuracy-over-minutes"].axes[0].lines
+    assert line.get_label() == "ieg"
+    assert_allclose(line.get_xydata(), [[0.75, 0.75], [3, 0.75]])
 
 
 def test_curves_are_means_over_the_finished_seeds(recipe, tmp_path):

@@ -128,7 +128,7 @@ GRID = "columns: {a: {}}\nrows: {gce: {}}\n"
         (GRID + "seeds: [-1]", "The seeds of wines.yaml are [-1]"),
         (GRID + "seeds: [2, 2]", "The seeds of wines.yaml are [2, 2]: write each of them once"),
         ("columns: {a: {}}\nrows: {gce: {seeds: x}}", "The seeds of wines.yaml are x"),
-        (GRID + "figures: [curvs]", "asks for the figure 'curvs': choose from noise, curves, label_trust"),
+        (GRID + "figures: [curvs]", "asks for the figure 'curvs': choose from noise, minutes, curves, label_trust"),
         (GRID + "figures: curves", "The figures of wines.yaml are 'curves': write a list"),
         ("columns: {a: {}}\nrows: {gce: {columns: [b]}}", "Row gce of wines.yaml names the column 'b': it has a."),
         ("columns: {a: {}}\nrows: {gce: {columns: a}}", "Row gce of wines.yaml has the columns 'a': write a list"),

@@ -1,4 +1,4 @@
-"""The paper's figures from the runs of a recipe: accuracy over the noise ratio, curves, λ of right and wrong labels."""
+"""Figures from the runs of a recipe: accuracy over noise or minutes, curves, λ of right and wrong labels."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,8 @@ def write_figures(recipe: Recipe, results: pd.DataFrame, folder: Path) -> list[P
     drawn: dict[str, Figure] = {}
     if "noise" in recipe.figures:
         drawn |= _over_noise(recipe, results)
+    if "minutes" in recipe.figures:
+        drawn |= _over_minutes(recipe, results)
     if "curves" in recipe.figures:
         drawn |= {f"curves-{name}": figure for name, figure in _curves(recipe, folder).items()}
     if "label_trust" in recipe.figures:
@@ -54,6 +56,20 @@ def _over_noise(recipe: Recipe, results: pd.DataFrame) -> dict[str, Figure]:
         _legend(axes, len(recipe.rows))
         figures[f"accuracy-over-{kind}"] = figure
     return figures
+
+
+def _over_minutes(recipe: Recipe, results: pd.DataFrame) -> dict[str, Figure]:
+    """Draw what finished runs reached over the minutes that they took: a line a row, a point a column."""
+    figure, axes = new_figure(recipe.title, "minutes of a run")
+    for number, row in enumerate(recipe.rows):
+        means = results[results["row"] == row].groupby("column")[["seconds", "last"]].mean().sort_values("seconds")
+        if len(means):
+            axes.plot(means["seconds"] / 60, means["last"] / 100, label=row, marker="o", **line_style(number))
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_ylabel("accuracy on test examples")
+    _legend(axes, len(recipe.rows))
+    return {"accuracy-over-minutes": figure} if axes.lines else {}
 
 
 def _curves(recipe: Recipe, folder: Path) -> dict[str, Figure]:

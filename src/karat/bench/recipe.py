@@ -8,7 +8,7 @@
     rows:
       ieg: {settings: {method: ieg, model: wrn-28-10}, paper: {method: ieg, network: wrn28-10}}
     seeds: [0, 1, 2]
-    figures: [noise, curves, label_trust]
+    figures: [noise, minutes, curves, label_trust]
 
 A row that is a method's name needs nothing else: `gce: {}`. `seeds` and `columns` in a row restrict that row;
 `columns: {80% uniform: {methods.ieg.consistency_weight: 1}}` also gives it settings of its own there. Later settings
@@ -32,7 +32,7 @@ from karat.methods import METHODS
 from karat.settings.config import Config, flat
 from karat.settings.read import read_config
 
-FIGURES = ("noise", "curves", "label_trust")
+FIGURES = ("noise", "minutes", "curves", "label_trust")
 _TOP = {"title", "note", "paper", "settings", "columns", "rows", "seeds", "figures"}
 _COLUMN = {"settings", "paper"}
 _ROW = _COLUMN | {"seeds", "columns"}

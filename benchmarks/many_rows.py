@@ -25,6 +25,7 @@ from karat.data.examples import Dataset, Examples
 from karat.data.settings import DataSettings, NoiseSettings
 from karat.data.task import NoisyTask
 from karat.methods.karat.folds import deal
+from karat.methods.karat.method import Karat
 from karat.training.trainer import Trainer
 
 
@@ -37,6 +38,7 @@ def as_vectors(dataset: Dataset) -> Dataset:
 def judged(task: NoisyTask, learned: int, inside: int) -> str:
     """Judge the labels; return what was found, as a line of a table."""
     method = Trainer(replace(Config(), model="linear" if task.noisy.inputs.ndim == 2 else "fast-2"), task).method
+    assert isinstance(method, Karat)
     constants = method.constants
     method.constants = constants = replace(
         constants,
@@ -48,6 +50,7 @@ def judged(task: NoisyTask, learned: int, inside: int) -> str:
         method.look(torch.Generator().manual_seed(0))
     seconds = time.process_time() - began
     posterior, truth, given = method.verdict.posterior, task.labels.true, task.noisy.labels
+    assert truth is not None
     right = posterior.argmax(dim=1) == truth
     others = deal(method.labels, method._generator(), constants.verdict).others
     quality = posterior.gather(1, given[:, None]).squeeze(1)

@@ -96,7 +96,7 @@ def main() -> None:
         ours, theirs = problem.jvp(), problem.double_backward()
         difference = max(((a - b).norm() / b.norm()).item() for a, b in zip(ours, theirs, strict=True))
         seconds = interleaved_seconds(variants, options.rounds)
-        memory = {name: [] for name in variants}
+        memory: dict[str, list[float]] = {name: [] for name in variants}
         for _ in range(5):
             for name in variants:
                 command = [sys.executable, __file__, "--threads", str(options.threads), "--memory-of", model, name]

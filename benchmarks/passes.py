@@ -10,6 +10,7 @@ import argparse
 import statistics
 import time
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -19,7 +20,7 @@ from karat.data.settings import DataSettings, NoiseSettings
 from karat.settings.config import TrainingSettings
 from karat.training.trainer import Trainer
 
-WAYS = {"float32": {}, "bfloat16": {"precision": "bfloat16"}, "compiled": {"compile": True}}
+WAYS: dict[str, dict[str, Any]] = {"float32": {}, "bfloat16": {"precision": "bfloat16"}, "compiled": {"compile": True}}
 
 
 def drawn(rows: int = 400, classes: int = 10) -> Dataset:

@@ -139,6 +139,7 @@ def fine_tuned(task: NoisyTask, settings: Config, seed: int) -> dict[str, Any]:
     trainer = Trainer(replace(settings, seed=seed, training=training), task)
     fit(trainer, evaluate=False)
     finished = trainer.finished_models("selected")["selected"]
+    assert finished.judgement is not None
     posterior = finished.judgement.posterior
     model = whole_model(
         task, finished.model, lambda network: tuned_network(network, task, posterior, trainer.config, trainer.device)

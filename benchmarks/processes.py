@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor
+from torch.multiprocessing.spawn import spawn
 
 import karat.algorithm.ranks as ranks_module
 from karat.algorithm.network import Network
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["fast-16", "wrn-16-2"])
     parser.add_argument("--methods", nargs="+", default=["supervised", "l2r", "ieg"])
     parser.add_argument("--port", type=int, default=29_517)
-    mp.spawn(work, (parser.parse_args(),), nprocs=2)
+    spawn(work, (parser.parse_args(),), nprocs=2)
 
 
 if __name__ == "__main__":

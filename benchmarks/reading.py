@@ -36,6 +36,7 @@ from karat.data.examples import from_arrays
 from karat.data.images import ImageFiles
 from karat.data.samplers import ShuffledStream
 from karat.data.settings import DataSettings
+from karat.data.sources.content import EncodedImages
 from karat.data.sources.shards import read_shards
 from karat.training.trainer import Trainer
 from timing import interleaved_seconds, machine, peak_increase
@@ -188,7 +189,9 @@ def memory(folder: Path, count: int) -> None:
     print(f"| tar files of {count:,} images | {stored / 2**20:,.0f} |")
     grown = peak_increase(lambda: found.append(read_shards(data)))
     print(f"| listed: names, labels, places | {grown / 2**20:,.0f} |")
-    files = ImageFiles(found[0].content.images, 32, cache_bytes=0)
+    content = found[0].content
+    assert isinstance(content, EncodedImages)
+    files = ImageFiles(content.images, 32, cache_bytes=0)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
 
     def read() -> None:

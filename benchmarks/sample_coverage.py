@@ -63,7 +63,7 @@ def all_simulated(count: int = 100, runs: int = 1, seed: int = 0) -> list[Simula
     """Simulate so many runs of each world."""
     generator = torch.Generator().manual_seed(seed)
     worlds = list(itertools.product(SIZES, RATES, APART, CLAIMS)) * runs
-    return [simulated(*world, count, generator) for world in worlds]
+    return [simulated(size, rate, apart, claims, count, generator) for size, rate, apart, claims in worlds]
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import time
 from collections import Counter
+from typing import Any
 
 import numpy as np
 from cleanlab.filter import find_label_issues
@@ -46,7 +47,7 @@ def descriptions() -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def logistic(terms, labels):
+def logistic(terms: Any, labels: np.ndarray) -> LogisticRegression:
     """Fit logistic regression."""
     return LogisticRegression(C=1.0, max_iter=100).fit(terms, labels)
 
@@ -78,7 +79,14 @@ def main() -> None:
         given = np.where((random.random(options.rows) < rate) & ~trusted, drawn, true[train])
         wrong = (given != true[train])[~trusted]
 
-        def report(method, accuracy, quality, began, noise=noise, wrong=wrong):
+        def report(
+            method: str,
+            accuracy: float,
+            quality: np.ndarray | None,
+            began: float,
+            noise: str = noise,
+            wrong: np.ndarray = wrong,
+        ) -> None:
             area = roc_auc_score(wrong, -quality) if quality is not None and wrong.any() else float("nan")
             print(f"{noise:16}{method:12}{accuracy:10.1%}{area:8.3f}{time.process_time() - began:9.0f}", flush=True)
 

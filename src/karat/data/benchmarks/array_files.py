@@ -35,7 +35,7 @@ def read_parquet_images(path: Path) -> tuple[Array, Array]:
     """Read the columns image (encoded bytes, or a dict with "bytes") and label as uint8 NHWC and integers."""
     try:
         from PIL import Image
-        from pyarrow import parquet  # type: ignore[import-untyped]
+        from pyarrow import parquet
     except ImportError as error:
         raise UserError(f"Reading {path} needs pyarrow and Pillow: pip install pyarrow pillow.") from error
     try:

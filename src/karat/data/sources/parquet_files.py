@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 import pandas as pd
-from pyarrow import ArrowException, parquet, types  # type: ignore[import-untyped]
+from pyarrow import ArrowException, parquet, types
 
 from karat.data.blocks import KEPT_BYTES, Block, KeptBlocks, Stored
 from karat.data.decoding import read_bytes

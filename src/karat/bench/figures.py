@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from karat.bench.recipe import Recipe
 from karat.files.metrics_log import read_metrics
@@ -66,7 +67,9 @@ def _over_minutes(recipe: Recipe, results: pd.DataFrame) -> dict[str, Figure]:
         if len(means):
             axes.plot(means["seconds"] / 60, means["last"] / 100, label=row, marker="o", **line_style(number))
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("accuracy on test examples")
     _legend(axes, len(recipe.rows))
     return {"accuracy-over-minutes": figure} if axes.lines else {}

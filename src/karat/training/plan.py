@@ -144,7 +144,8 @@ def plan(
             batches, seconds_of(model), MINUTES[device] if minutes is None else minutes, asked=minutes is not None
         )
         reasons.append(
-            f"Length: {epochs} epochs of {batches:,} batches of {batch_size}, {why}; --training.epochs N changes it."
+            f"Length: {epochs} epoch{'s' * (epochs != 1)} of {batches:,} batches of {batch_size}, {why}; "
+            "--training.epochs N changes it."
         )
     if not given["model"] and method == FITTING and shape[0] == 3 and max(shape[1:], default=0) > TINY_IMAGE:
         reasons.append(WITHOUT_WEIGHTS)

@@ -81,7 +81,7 @@ class NetworkConstants:
     apart: float = 0.5  # share of the steps in which there are two, each of which learns one half of the examples
     # In a round of it: networks that know half of the labels each soon know all that these say, and long runs are for
     # the one that knows them all.
-    most_steps_apart: int = 1_000
+    most_steps_apart: int = 400
     most_epochs_apart: float = 4.0  # where these are more steps
     rate_together: float = 0.7  # times the given learning rate, when one goes on alone
     own_share: float = 0.5  # of its own predictions in what each of the two learns, in the exponent

@@ -18,6 +18,7 @@ A line of FILE.csv is a fit; lines that are there are not made again. AUROC is t
 
 import argparse
 import csv
+import itertools
 import json
 import tempfile
 from dataclasses import replace
@@ -116,23 +117,19 @@ def main() -> None:
         done = {(line["bed"], line["noise"], line["seed"]) for line in csv.DictReader(options.file.open())}
     else:
         options.file.write_text(",".join(COLUMNS) + "\n")
-    for bed in options.beds:
-        for noise in options.noise:
-            for seed in range(options.seeds):
-                if (bed, noise, str(seed)) in done:
-                    continue
-                kind, _, rate = noise.partition(":")
-                given = {"data.name": bed, "noise.kind": kind, "seed": seed, "training.threads": 1, **BEDS[bed]}
-                given |= {"noise.rate": float(rate)} if rate else {}
-                given |= {"data.path": options.data} if bed == "cifar10" else {}
-                config = read_config(given)
-                found = {"bed": bed, "noise": noise, "seed": seed, **measured(config), **cleanlab_aurocs(config)}
-                rounded = {
-                    name: round(value, 4) if isinstance(value, float) else value for name, value in found.items()
-                }
-                with options.file.open("a", newline="") as file:
-                    csv.DictWriter(file, COLUMNS).writerow(rounded)
-                print(rounded, flush=True)
+    for bed, noise, seed in itertools.product(options.beds, options.noise, range(options.seeds)):
+        if (bed, noise, str(seed)) in done:
+            continue
+        kind, _, rate = noise.partition(":")
+        given = {"data.name": bed, "noise.kind": kind, "seed": seed, "training.threads": 1, **BEDS[bed]}
+        given |= {"noise.rate": float(rate)} if rate else {}
+        given |= {"data.path": options.data} if bed == "cifar10" else {}
+        config = read_config(given)
+        found = {"bed": bed, "noise": noise, "seed": seed, **measured(config), **cleanlab_aurocs(config)}
+        rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in found.items()}
+        with options.file.open("a", newline="") as file:
+            csv.DictWriter(file, COLUMNS).writerow(rounded)
+        print(rounded, flush=True)
 
 
 if __name__ == "__main__":

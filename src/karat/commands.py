@@ -28,8 +28,9 @@ from karat.settings.config import Config, config_as_dict
 from karat.settings.read import read_run_config
 from karat.settings.retrain import retrain_command
 from karat.training.first_look import suggest_first, suggest_next
+from karat.training.measured import WEIGHTS, evaluate_run
 from karat.training.processes import place
-from karat.training.run import WEIGHTS, RunResult, evaluate_run, train_run
+from karat.training.run import RunResult, train_run
 from karat.training.run_folder import check_folder, chosen_settings, new_folder
 from karat.training.tasks import task_of
 

@@ -8,7 +8,8 @@ import torch
 from karat.cli import main
 from karat.inference.model import load_model
 from karat.settings.read import read_run_config
-from karat.training.run import evaluate_run, train
+from karat.training.measured import evaluate_run
+from karat.training.run import train
 
 
 def write_embeddings(path, count=400, width=210, seed=0):

@@ -134,6 +134,7 @@ def test_minutes_take_the_widest_network_that_sees_the_data_often_enough():
     assert (found(10, "karat").model, found(10, "karat").epochs) == ("fast-32", 19)
     assert found(0.01, "karat").model == "fast-8"
     assert found(0.01, "karat").epochs == 1
+    assert found(0.01, "karat").reasons[1].startswith("Length: 1 epoch of 50 batches")
     assert found(10_000, "karat").epochs == 60
     assert "the widest that makes 12 passes" in found(10, "karat").reasons[0]
     assert "as many as fit into 10 minutes" in found(10, "karat").reasons[1]

@@ -10,7 +10,8 @@ from karat.files.metrics_log import MetricsLog, read_metrics
 from karat.methods.karat.method import Karat
 from karat.settings.config import Config, DataSettings, TrainingSettings
 from karat.training.fit import Listener, fit
-from karat.training.run import RunListener, evaluate_run, train_run
+from karat.training.measured import evaluate_run
+from karat.training.run import RunListener, train_run
 from karat.training.run_checkpoint import identity, save_with_ledger
 from karat.training.tasks import task_of
 from karat.training.trainer import Trainer

@@ -1,4 +1,4 @@
-"""A run from its config to its folder: trained, resumed, evaluated."""
+"""A run from its config to its folder: trained and resumed."""
 
 import logging
 import sys
@@ -25,7 +25,6 @@ from karat.files.metrics_log import MetricsLog
 from karat.files.required import fitting
 from karat.files.safe_csv import write_safe_csv
 from karat.inference.evaluation import Accuracy, evaluate
-from karat.inference.model import load_model
 from karat.methods.method import Finished
 from karat.models.pretrained import PretrainedClassifier
 from karat.progress_bar import ProgressBar
@@ -33,11 +32,11 @@ from karat.report.run_report import report_after_training
 from karat.settings.config import Config, flat
 from karat.settings.read import read_config, read_run_config
 from karat.training.audit_record import audit_record
-from karat.training.build import can_be_compiled, has_batch_norm
 from karat.training.fine_tune import fine_tuned
 from karat.training.fit import BarListener, fit
 from karat.training.frozen import whole_model
 from karat.training.launch import Work, launch
+from karat.training.measured import WEIGHTS, accuracies
 from karat.training.memory import memory_warning
 from karat.training.plan import is_fitted, with_chosen
 from karat.training.processes import joined, place, wanted, was_restarted
@@ -58,15 +57,14 @@ from karat.training.run_folder import (
     finish_folder,
     start_folder,
 )
+from karat.training.run_warnings import of_passes, warn_of_collapse, warn_of_drawn_trust
 from karat.training.signals import asked_to_stop
-from karat.training.tasks import featured_task, task_of
+from karat.training.tasks import featured_task
 from karat.training.together import check_same_data, set_up_torch, signal_of_all, take_steps_along
 from karat.training.trainer import RATE_AFTER_RECOVERY, RECOVERIES, Diverged, Trainer
 from karat.training.unread import unread_settings
 
 logger = logging.getLogger("karat")
-
-WEIGHTS = ("selected", "averaged", "raw", "validated")  # the models of a run, by name
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class RunListener(BarListener):
         """Write the metrics and show the accuracy."""
         self._metrics.append({**metrics, "seconds": round(self._seconds(), 3)})
         super().epoch_ended(metrics)
-        _warn_of_collapse(metrics)
+        warn_of_collapse(metrics)
 
     def checkpoint_due(self, state: dict[str, Any]) -> None:
         """Write the checkpoint, with the place in the metrics that belongs to it."""
@@ -218,7 +216,7 @@ def _train(work: Work, console: Console | None, ranks: Ranks | None) -> RunResul
         check_same_data(trainer, ranks)
     fitted = is_fitted(config.method, trainer.plan.model) or trainer.task.dataset.featured
     unread = unread_settings(config, trainer.task.dataset, fitted)
-    _warn_of_drawn_trust(trainer)
+    warn_of_drawn_trust(trainer)
     state = read_state(folder, trainer.config, trainer.task) if resume else None
     if state is not None:
         warn_of_changes(state, trainer.device)
@@ -228,7 +226,7 @@ def _train(work: Work, console: Console | None, ranks: Ranks | None) -> RunResul
     if work.name_folder:
         console.print(f"karat: run folder {folder}", markup=False, highlight=False, soft_wrap=True)
     assumed = () if len(trainer.task.trusted) else (NOTHING_VERIFIED,)
-    settings = (*unread, *_of_passes(trainer))
+    settings = (*unread, *of_passes(trainer))
     said = () if resume else (*settings, *assumed, *trainer.task.dataset.notes, *trainer.plan.reasons)
     for sentence in (*said, *memory_warning(trainer)):
         console.print(f"karat: {sentence}", markup=False, highlight=False, soft_wrap=True)
@@ -237,7 +235,7 @@ def _train(work: Work, console: Console | None, ranks: Ranks | None) -> RunResul
     drop_previous(folder)
     finished = trainer.finished_models()
     selected, trusted = finished["selected"], trainer.task.trusted
-    measured = _accuracies({name: model for name, (model, _) in finished.items()}, trainer.task)
+    measured = accuracies({name: model for name, (model, _) in finished.items()}, trainer.task)
     result = RunResult(
         **{name: measured.get(name) for name in WEIGHTS},
         noise_rate=trainer.task.labels.rate,
@@ -265,7 +263,7 @@ def _fine_tuned(
         return fine_tuned(network, task, judgement.posterior, trainer.config, trainer.device)
 
     model = whole_model(task, fitted.model, change)
-    trusted, measured = task.seen.trusted, _accuracies({"selected": model}, task.seen)
+    trusted, measured = task.seen.trusted, accuracies({"selected": model}, task.seen)
     return model, replace(
         result,
         selected=measured.get("selected"),
@@ -357,83 +355,3 @@ def _go_back(folder: Path, trainer: Trainer, error: Diverged) -> dict[str, Any] 
         RECOVERIES,
     )
     return state
-
-
-def evaluate_run(config: Config, folder: Path) -> dict[str, Accuracy]:
-    """Measure the model of a finished run on the test examples, or the weights in the checkpoint of an unfinished one.
-
-    The other weights of a finished run have the accuracies that were measured at its end, where the model still has
-    the one that it had then.
-    """
-    config = with_chosen(config, read_run_config(folder), chosen_settings(folder))
-    task = task_of(config)
-    state = read_state(folder, config, task)
-    if state is None:
-        raise UserError(f"{folder} has no checkpoint yet: let the run take its first steps.")
-    if not len(task.dataset.test):
-        raise UserError(
-            f"The data of {folder} have no test examples: write karat evaluate {folder} DATA with labelled rows that "
-            "were not trained on."
-        )
-    if not (folder / "results.json").exists():
-        trainer = Trainer(config, task := featured_task(config))
-        with fitting(folder / CHECKPOINT, "start a new run"):
-            trainer.load_state_dict(with_ledger(folder, state)["trainer"])
-        return _accuracies(trainer.models(), task)
-    test, model = task.dataset.test, load_model(folder, config.training.device)
-    now = evaluate(model.module, test.inputs, test.labels)
-    stored = read_json(folder / "results.json")
-    with fitting(folder / "results.json"):
-        then = {name: Accuracy(**stored[name]) for name in WEIGHTS if stored.get(name) is not None}
-    same = "selected" in then and replace(then["selected"], loss=now.loss) == now  # the loss has other last digits
-    return {**(then if same else {}), "selected": now}
-
-
-def _accuracies(models: Mapping[str, nn.Module], task: NoisyTask) -> dict[str, Accuracy]:
-    test = task.dataset.test
-    if not len(test):
-        return {}
-    measured = {model: evaluate(model, test.inputs, test.labels) for model in dict.fromkeys(models.values())}
-    return {name: measured[model] for name, model in models.items()}
-
-
-def _of_passes(trainer: Trainer) -> list[str]:
-    training, ranks, said = trainer.config.training, trainer.ranks, []
-    if not has_batch_norm(trainer.model):
-        return []
-    if (training.pieces or 1) > 1:
-        examples = trainer.batch_size / (training.pieces or 1)
-        said.append(
-            f"BatchNorm has the statistics of {examples:.0f} examples, not of the batch of {trainer.batch_size}: "
-            "training.pieces: 1 saves less memory and changes nothing."
-        )
-    if ranks is not None and training.batch_norm == "own":
-        said.append(
-            f"BatchNorm has the statistics of {trainer.batch_size / ranks.count:.0f} examples, those of a process: "
-            "with another number of processes the run is another one."
-        )
-    if training.compile and not can_be_compiled(trainer.model, training, ranks):
-        said.append(
-            "The network is not compiled: its BatchNorm has the statistics of all processes; training.batch_norm: own "
-            "lets it be."
-        )
-    return said
-
-
-def _warn_of_drawn_trust(trainer: Trainer) -> None:
-    if len(trainer.task.trusted) and not trainer.task.dataset.curated and trainer.task.dataset.trusted is None:
-        logger.warning(
-            "%d trusted examples of each class were drawn from the train labels, so these must be right: better mark "
-            "the ones that you verified.",
-            trainer.config.data.trusted_per_class,
-        )
-
-
-def _warn_of_collapse(metrics: Mapping[str, float]) -> None:
-    if metrics.get("collapsed_share", 0.0) > 0.5:
-        logger.warning(
-            "No noisy example helped the trusted ones in %.0f%% of the steps up to step %d, so all weights were 0: "
-            "check the trusted labels, add more of them, or lower optimizer.rate.",
-            100 * metrics["collapsed_share"],
-            metrics["step"],
-        )

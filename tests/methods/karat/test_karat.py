@@ -14,6 +14,7 @@ from karat.methods.karat.constants import CONSTANTS
 from karat.methods.karat.method import Karat
 from karat.methods.settings import KaratSettings
 from karat.methods.step import Batch, Progress
+from karat.training.phases import phase_spans
 
 SETTINGS = KaratSettings()
 PLAIN = KaratSettings(mixup=0.0)
@@ -201,6 +202,18 @@ def test_networks_judge_in_rounds_and_one_goes_on():
     run(method, one, range(21, 30))
     torch.testing.assert_close(method.partner.network.module.state_dict(), partner, rtol=0, atol=0)
     assert torch.equal(method.finish(one.network.module).judgement.probabilities, last)
+
+
+def test_rounds_of_judging_are_short_in_long_runs():
+    """A quarter of the steps each, but no more than 400, or four passes where these are more."""
+    phases = Karat(pictures(), SETTINGS).phases(SETTINGS)
+
+    def lengths(steps, steps_per_epoch):
+        return [len(span) for span in phase_spans(phases, steps, steps_per_epoch)]
+
+    assert lengths(1_200, 99) == [300, 300, 600]
+    assert lengths(3_600, 99) == [400, 400, 2_800]
+    assert lengths(12_000, 499) == [1_996, 1_996, 8_008]
 
 
 @pytest.mark.parametrize("phase", [0, 1])

@@ -40,7 +40,7 @@ def test_the_saved_model_is_measured_and_nothing_is_fitted(finished, monkeypatch
     folder, config = finished
     for name in ("look", "_hear", "step"):
         monkeypatch.setattr(Karat, name, None)
-    monkeypatch.setattr("karat.training.run.Trainer", None)
+    monkeypatch.setattr("karat.training.measured.Trainer", None)
     found = evaluate_run(config, folder)
     stored = json.loads((folder / "results.json").read_text())
     assert list(found) == ["selected", "averaged", "raw"]

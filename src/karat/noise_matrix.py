@@ -115,14 +115,16 @@ def true_posterior(probabilities: Tensor, given_labels: Tensor, transition: Tens
 def without_noise(predicted: Tensor, transition: Tensor, shares: Tensor, rounds: int = 15) -> Tensor:
     """Return p with `p·T` near the predicted given labels, by expectation-maximisation from the classes' shares on.
 
+    There may be several T [case, true, given], each with shares of its own [case, 1, class].
+
     >>> transition = torch.tensor([[0.8, 0.2], [0.2, 0.8]])
     >>> without_noise(torch.tensor([[0.74, 0.26]]), transition, torch.tensor([0.5, 0.5]), rounds=100).round(decimals=2)
     tensor([[0.9000, 0.1000]])
     """
-    p = shares.expand_as(predicted)
+    p = shares
     for _ in range(rounds):
-        p = p * ((predicted / (p @ transition).clamp(min=1e-9)) @ transition.T)
-        p = p / p.sum(dim=1, keepdim=True).clamp(min=1e-9)
+        p = p * ((predicted / (p @ transition).clamp(min=1e-9)) @ transition.mT)
+        p = p / p.sum(dim=-1, keepdim=True).clamp(min=1e-9)
     return p.clamp(min=1e-5)
 
 

@@ -106,6 +106,21 @@ def test_asymmetric_noise_of_many_overlapping_classes_is_found():
     assert 0.4 < verdict.transition.diagonal().mean() < 0.7
 
 
+@pytest.mark.parametrize("wrong", [{}, {0: 1, 2: 3}, {0: 1, 2: 3, 4: 5, 6: 7, 8: 9}])
+def test_each_class_has_a_rate_of_its_own(wrong):
+    """Some classes become another, the rest are labelled right: a full matrix asked too much of ten trusted labels."""
+    inputs, true, trusted, noisy, generator = many(classes=10, spread=2.2, count=2_000, each=10)
+    given = torch.multinomial(asymmetric_transition(10, 0.4, wrong)[true], 1, generator=generator).flatten()
+    labels = Labels(given[noisy], true[trusted], 10)
+    verdict = decide(heard_of(View(inputs[noisy], inputs[trusted]), labels), labels, constants=QUICK)
+    quality = verdict.posterior.gather(1, given[noisy, None]).squeeze(1)
+    assert 1 - quality.mean().item() == pytest.approx((given != true)[noisy].float().mean().item(), abs=0.03)
+    rates = 1 - verdict.transition.diagonal()
+    found = [*wrong]
+    assert all(rates[found] > 0.2)
+    assert all(rates[[label for label in range(10) if label not in wrong]] < 0.15)
+
+
 @pytest.mark.parametrize(("rate", "asymmetric"), [(0.4, False), (0.4, True)])
 def test_wrong_labels_of_separable_classes_are_found(rate, asymmetric):
     inputs, true, given, trusted, noisy = table(spread=0.8, rate=rate, asymmetric=asymmetric)

@@ -44,6 +44,20 @@ class TreeConstants:
 
 
 @dataclass(frozen=True)
+class RateConstants:
+    """How a rate for each class is sampled."""
+
+    grid: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # shares of wrong labels of a class
+    sharpness: tuple[float, ...] = (0.71, 1.0, 1.41)  # of p
+    floors: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)
+    clean: float = 0.5  # chance that a class has none, before any label is seen
+    rounds: int = 3  # in which it is found what wrong labels become
+    forgotten: int = 2  # rounds over all classes before samples are kept
+    samples: int = 12
+    most_classes: int = 30  # time grows with their third power
+
+
+@dataclass(frozen=True)
 class VerdictConstants:
     """How the labels are judged in the end. Chosen on eight tables and on digits that no figure is reported on."""
 
@@ -72,6 +86,7 @@ class VerdictConstants:
     open_error_uneven: float = 0.2  # and where T is not one rate
     least_weight: float = 1e-3  # candidates that weigh less are left out
     trees: TreeConstants = TreeConstants()
+    rates: RateConstants = RateConstants()
 
 
 @dataclass(frozen=True)

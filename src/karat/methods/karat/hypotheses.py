@@ -22,6 +22,7 @@ from karat.noise_matrix import (
     label_likelihood,
     symmetric_transition,
     true_posterior,
+    without_noise,
 )
 
 TINY = 1e-9
@@ -79,10 +80,16 @@ class Candidate(NamedTuple):
     weight: float
     alike: Alike | None = None
     """how wrong labels come to be, where T is each example's own"""
+    of_given: "Candidate | None" = None
+    """by which mixture, sharpness and floor judges predict given labels, where T is taken off from these"""
 
     def predictions(self, logits: Tensor) -> Tensor:
         """Return p of what the judges said [judge, example, class]."""
-        return predictions(logits, self.mixture, self.sharpness, self.floor, self.shares)
+        mixture = self.mixture
+        if self.of_given is not None:
+            logits = without_noise(self.of_given.predictions(logits), self.transition, self.shares).log()[None]
+            mixture = torch.ones(1)
+        return predictions(logits, mixture, self.sharpness, self.floor, self.shares)
 
     def reached(self, p: Tensor, given: Tensor) -> Tensor:
         """Return how likely an example of each class would have got the given label [example, class]."""

@@ -46,6 +46,7 @@ from karat.methods.karat.hypotheses import (
     weighed_candidates,
     weighed_predictions,
 )
+from karat.methods.karat.rates import sampled_rates
 from karat.methods.karat.trees import Grown, grow_trees
 from karat.methods.shared.forest import Forest
 from karat.noise_matrix import (
@@ -212,8 +213,11 @@ def decide(
         found = weighed_candidates(family, said, labels, *evidence, constants, predictable)
         families.append((said, found))
         if family == "none":
-            best = max(found, key=lambda candidate: candidate.weight).predictions(said.noisy[:, hearing.sample])
+            surest = max(found, key=lambda candidate: candidate.weight)
+            best = surest.predictions(said.noisy[:, hearing.sample])
             predictable = float(best.gather(1, labels.given[hearing.sample, None]).log().mean())
+            rates = sampled_rates(surest, said, labels, hearing.transitions[-1], hearing.sample, constants)
+            families += [(said, rates)] if rates else []
     beliefs: Iterable[_Belief] = _each_candidate(families, labels.given, constants)
     if network is not None:
         before = _each_family(families, labels.given)

@@ -123,9 +123,8 @@ def without_noise(predicted: Tensor, transition: Tensor, shares: Tensor, rounds:
     """
     p = shares
     for _ in range(rounds):
-        p = p * ((predicted / (p @ transition).clamp(min=1e-9)) @ transition.mT)
-        p = p / p.sum(dim=-1, keepdim=True).clamp(min=1e-9)
-    return p.clamp(min=1e-5)
+        p = p * ((predicted / (p @ transition).clamp(min=1e-9)) @ transition.mT)  # sums to what `predicted` sums to
+    return (p / p.sum(dim=-1, keepdim=True).clamp(min=1e-9)).clamp(min=1e-5)
 
 
 def smoothing(count: float) -> Prior:

@@ -106,10 +106,10 @@ def test_asymmetric_noise_of_many_overlapping_classes_is_found():
     assert 0.4 < verdict.transition.diagonal().mean() < 0.7
 
 
-@pytest.mark.parametrize("wrong", [{}, {0: 1, 2: 3}, {0: 1, 2: 3, 4: 5, 6: 7, 8: 9}])
+@pytest.mark.parametrize("wrong", [{}, {0: 1, 2: 3}, {0: 1, 2: 3, 4: 5}])
 def test_each_class_has_a_rate_of_its_own(wrong):
     """Some classes become another, the rest are labelled right: a full matrix asked too much of ten trusted labels."""
-    inputs, true, trusted, noisy, generator = many(classes=10, spread=2.2, count=2_000, each=10)
+    inputs, true, trusted, noisy, generator = many(classes=10, spread=2.2, count=4_000, each=10)
     given = torch.multinomial(asymmetric_transition(10, 0.4, wrong)[true], 1, generator=generator).flatten()
     labels = Labels(given[noisy], true[trusted], 10)
     verdict = decide(heard_of(View(inputs[noisy], inputs[trusted]), labels), labels, constants=QUICK)

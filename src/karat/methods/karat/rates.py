@@ -1,13 +1,15 @@
-"""The hypothesis that each class has a rate of its own: some classes are labelled right, others mostly become another.
+"""Hypotheses whose T is taken off what judges say of the given labels: one rate for all classes, or one for each.
 
-A full matrix has a number for each pair of classes, and a few trusted labels of each class seldom pay for so many. Here
-a class c has one, the share r_c of its labels that are wrong, which is 0 as often as not; what wrong labels become
-is read off the given labels (`towards`). Judges of the given labels say what p is under each r: `p·T = predicted`. Which
-r the labels allow is sampled, one class at a time given the others (Gibbs), with every r_c of a grid weighed.
+A full matrix has a number for each pair of classes, and a few trusted labels of each class seldom pay for so many. With
+a rate for each class, c has one number, the share r_c of its labels that are wrong, which is 0 as often as not; what
+wrong labels become is read off the given labels. Judges of the given labels say what p is under each r (`p·T` is what
+they predict), so the given labels are nearly as likely under all of them, and trusted labels tell. Which r_c they allow
+is sampled, one class at a time given the others (Gibbs).
 """
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -43,84 +45,134 @@ class _Evidence(NamedTuple):
         return without_noise(wanted, transitions, even, rounds=50).squeeze(-2)
 
     def log_weights(self, rates: Tensor, settings: Tensor) -> Tensor:
-        """Return how likely the labels are for each of several rates [case, class]: a logarithm.
+        """Return how likely the labels are for several rates [case, class] and settings [setting, 2]: a logarithm.
 
-        `settings` are the sharpness and the floor of p, the same for all or one of each case [..., 2].
+        A setting is the sharpness and the floor of p. Returned is [case, setting].
         """
         transitions = self.matrices(rates)
         shares = self.shares(transitions)[:, None]
-        sharpness, floor = settings.expand(len(rates), 2)[:, :, None, None].unbind(dim=1)
+        logits = [without_noise(given, transitions, shares).log() for given in (self.noisy, self.trusted)]
+        reached, each = transitions.mT[:, self.given], torch.arange(len(self.verified))
+        found = []
+        for sharpness, floor in settings.tolist():
+            p, of_trusted = ((1 - floor) * (sharpness * part).softmax(dim=2) + floor * shares for part in logits)
+            joint = p * reached
+            likelihood = joint.sum(dim=2, keepdim=True).clamp(min=TINY)
+            believed = (joint / likelihood).mean(dim=1, keepdim=True).clamp(min=0.02 / p.shape[2])
+            of_trusted = of_trusted * (self.trusted_shares / believed)
+            of_trusted = of_trusted / of_trusted.sum(dim=2, keepdim=True)
+            right = of_trusted[:, each, self.verified].clamp(min=TINY).log().sum(dim=1)
+            found.append(right + self.count * likelihood.log().mean(dim=(1, 2)))
+        return torch.stack(found, dim=1).double()
 
-        def predicted(given: Tensor) -> Tensor:
-            p = without_noise(given, transitions, shares)
-            return (1 - floor) * (p.log() * sharpness).softmax(dim=2) + floor * shares
-
-        joint = (p := predicted(self.noisy)) * transitions.mT[:, self.given]
-        likelihood = joint.sum(dim=2, keepdim=True).clamp(min=TINY)
-        believed = (joint / likelihood).mean(dim=1, keepdim=True).clamp(min=0.02 / p.shape[2])
-        of_trusted = predicted(self.trusted) * (self.trusted_shares / believed)
-        of_trusted = of_trusted / of_trusted.sum(dim=2, keepdim=True)
-        right = of_trusted[:, torch.arange(len(self.verified)), self.verified].clamp(min=TINY).log().sum(dim=1)
-        return (right + self.count * likelihood.log().mean(dim=(1, 2))).double()
+    def candidate(self, judge: Candidate, rates: Tensor, setting: Tensor, weight: float) -> Candidate:
+        """Return the candidate with these rates."""
+        transition = self.matrices(rates)
+        shares = self.shares(transition[None])[0]
+        return Candidate(judge.mixture, *setting.tolist(), shares, transition, weight, of_given=judge)
 
 
-def sampled_rates(
-    judge: Candidate, said: Judged, labels: Labels, full: Tensor, sample: Tensor, constants: VerdictConstants
-) -> list[Candidate]:
-    """Return samples of T with a rate for each class; their weights together are those of the hypothesis.
+def taken_off(
+    found: Sequence[Candidate], said: Judged, labels: Labels, full: Tensor, sample: Tensor, constants: VerdictConstants
+) -> list[list[Candidate]]:
+    """Return the candidates of both hypotheses: one rate for all classes, and one for each.
 
-    `judge` predicts given labels, as judges do under the hypothesis of no noise, by what they `said`; `full` is where
-    the search for what wrong labels become begins. There are none for more classes than can be sampled.
+    Those `found` under the hypothesis of no noise predict given labels, by what judges `said`; `full` is where the
+    search for what wrong labels become begins. There are none without trusted labels, which alone weigh them, nor for
+    more classes than can be sampled.
     """
-    of_rates = constants.rates
-    if labels.classes > of_rates.most_classes or not len(labels.trusted):
+    if labels.classes > constants.rates.most_classes or not len(labels.trusted):
         return []
+    judge = max(found, key=lambda candidate: candidate.weight)
     evidence = _evidence(judge, said, labels, full, sample, constants)
-    grid = torch.tensor((0.0, *of_rates.grid))
-    prior = torch.tensor([of_rates.clean, *((1 - of_rates.clean) / len(of_rates.grid) for _ in of_rates.grid)])
+    settings = torch.tensor([*itertools.product(constants.rates.sharpness, constants.rates.floors)])
+    clean = evidence.log_weights(torch.zeros(1, labels.classes), settings).logsumexp(dim=1)
+    before = float(torch.tensor([one.weight for one in found], dtype=torch.float64).logsumexp(dim=0) - clean)
+    return [
+        [one._replace(weight=before + one.weight) for one in of_hypothesis]
+        for of_hypothesis in (
+            _even(judge, evidence, settings, constants.rates),
+            _sampled(judge, evidence, settings, constants.rates),
+        )
+    ]
+
+
+def _even(judge: Candidate, evidence: _Evidence, settings: Tensor, constants: RateConstants) -> list[Candidate]:
+    """Return a candidate for each rate that all classes may have, as likely as each other before any label is seen."""
+    classes = len(evidence.towards)
+    evidence = evidence._replace(towards=(1 - torch.eye(classes)) / (classes - 1))
+    found = []
+    for share in constants.even:
+        rates = torch.full((classes,), share * (1 - 1 / classes))
+        weights = evidence.log_weights(rates[None], settings)[0]
+        weight = float(weights.logsumexp(dim=0)) - math.log(len(constants.even))
+        found.append(evidence.candidate(judge, rates, settings[weights.argmax()], weight))
+    return found
+
+
+def _sampled(judge: Candidate, evidence: _Evidence, settings: Tensor, constants: RateConstants) -> list[Candidate]:
+    """Return samples of the classes' rates, which share the weight of their hypothesis."""
+    classes, samples = len(evidence.towards), constants.samples
+    grid = torch.tensor((0.0, *constants.grid))
+    prior = torch.tensor([constants.clean, *((1 - constants.clean) / len(constants.grid) for _ in constants.grid)])
     prior = prior.double().log()
-    settings = torch.tensor([*itertools.product(of_rates.sharpness, of_rates.floors)])
-    generator, rates, setting = torch.Generator().manual_seed(0), torch.zeros(labels.classes), settings[0]
-    before = evidence.log_weights(rates.expand(len(settings), -1), settings).logsumexp(dim=0)
-    drawn, conditional = [], torch.zeros(labels.classes, len(grid), dtype=torch.float64)
-    for sweep in range(of_rates.forgotten + of_rates.samples):
-        chances = evidence.log_weights(rates.expand(len(settings), -1), settings).softmax(dim=0)
-        setting = settings[torch.multinomial(chances, 1, generator=generator)]
-        for label in torch.randperm(labels.classes, generator=generator).tolist():
+    generator, rates = torch.Generator().manual_seed(0), torch.zeros(classes)
+    drawn, conditional = [], torch.zeros(classes, len(grid), dtype=torch.float64)
+    for sweep in range(-constants.forgotten, samples):
+        weights = evidence.log_weights(rates[None], settings)[0]
+        setting = settings[torch.multinomial(weights.softmax(dim=0), 1, generator=generator)]
+        for label in torch.randperm(classes, generator=generator).tolist():
             cases = rates.repeat(len(grid), 1)
             cases[:, label] = grid
-            chances = (evidence.log_weights(cases, setting) + prior).softmax(dim=0)
+            chances = (evidence.log_weights(cases, setting)[:, 0] + prior).softmax(dim=0)
             rates[label] = grid[torch.multinomial(chances, 1, generator=generator)]
-            conditional[label] += chances * (sweep >= of_rates.forgotten) / of_rates.samples
-        drawn.append((rates.clone(), setting.flatten()))
-    drawn = drawn[of_rates.forgotten :]
+            conditional[label] += chances * (sweep >= 0) / samples
+        if sweep >= 0:
+            drawn.append((rates.clone(), setting[0]))
     # Chib's identity at the likeliest sample: log Z = log L(r) + log prior(r) − log posterior(r), the last by the mean
     # chances of each class's rate.
-    weights = []
-    for rates, _ in drawn:
-        places = (rates[:, None] == grid).double().argmax(dim=1)
-        likelihood = evidence.log_weights(rates.expand(len(settings), -1), settings).logsumexp(dim=0)
-        weights.append((likelihood + prior[places].sum(), conditional.gather(1, places[:, None]).clamp(min=TINY)))
-    best, posterior = max(weights, key=lambda pair: pair[0].item())
-    weight = judge.weight + float(best - posterior.log().sum() - before) - math.log(len(drawn))
-    transitions = evidence.matrices(torch.stack([rates for rates, _ in drawn]))
-    return [
-        Candidate(judge.mixture, *setting.tolist(), shares, transition, weight, of_given=judge)
-        for (_, setting), shares, transition in zip(drawn, evidence.shares(transitions), transitions, strict=True)
-    ]
+    kept = torch.stack([rates for rates, _ in drawn])
+    places = (kept[:, :, None] == grid).double().argmax(dim=2)  # [sample, class]
+    likelihood = evidence.log_weights(kept, settings).logsumexp(dim=1) + prior[places].sum(dim=1)
+    best = likelihood.argmax()
+    posterior = conditional.gather(1, places[best][:, None]).clamp(min=TINY).log().sum()
+    weight = float(likelihood[best] - posterior) - math.log(samples)
+    return [evidence.candidate(judge, rates, setting, weight) for rates, setting in drawn]
 
 
 def _evidence(
     judge: Candidate, said: Judged, labels: Labels, full: Tensor, sample: Tensor, constants: VerdictConstants
 ) -> _Evidence:
+    if labels.classes > 2:  # what wrong labels become is found by the other half
+        sample = sample[: max(len(labels.given) // 2, 1)]
     given = labels.given[sample]
     noisy, trusted = judge.predictions(said.noisy[:, sample]), judge.predictions(said.trusted)
     shares = labels.given.bincount(minlength=labels.classes).clamp(min=1) / len(labels.given)
+    towards = _towards(judge, said, labels, full, shares, sample, constants.rates)
+    verified, count = labels.trusted, min(noisy_count(labels, constants), len(sample))
+    return _Evidence(noisy, trusted, given, verified, labels.trusted_shares, shares, towards, count)
+
+
+def _towards(
+    judge: Candidate,
+    said: Judged,
+    labels: Labels,
+    full: Tensor,
+    shares: Tensor,
+    sample: Tensor,
+    constants: RateConstants,
+) -> Tensor:
+    """Return what wrong labels become [true, given], by labels that rates are not weighed by.
+
+    What is found by the same ones makes them likelier by chance.
+    """
+    others = torch.ones(len(labels.given), dtype=torch.bool)
+    others[sample] = False
+    rows = others.nonzero().flatten()[: constants.most_others]
+    given, predicted = labels.given[rows], judge.predictions(said.noisy[:, rows])
     transition = full.float()
-    for _ in range(constants.rates.rounds):
-        p = without_noise(noisy, transition, shares)
+    for _ in range(constants.rounds):
+        p = without_noise(predicted, transition, shares)
         transition = fit_transition(p, given, transition, lambda counts: 0.1, rounds=2)
     towards = transition - transition.diagonal().diag()
-    towards = towards / towards.sum(dim=1, keepdim=True).clamp(min=TINY)
-    verified, count = labels.trusted, noisy_count(labels, constants)
-    return _Evidence(noisy, trusted, given, verified, labels.trusted_shares, shares, towards, count)
+    return towards / towards.sum(dim=1, keepdim=True).clamp(min=TINY)

@@ -2,7 +2,8 @@
 
 Classes that overlap and labels that are wrong look alike: sharp predictions with a noisy matrix T make the given labels
 as likely as soft predictions without any noise. Only labels that are known to be right tell the two apart. So T is one
-of several hypotheses (`FAMILIES`: no noise, one rate, a full matrix, or one of each example's own), predictions are
+of several hypotheses (`FAMILIES`: no noise, one rate, a full matrix, or one of each example's own; `rates.py`: a rate
+for each class), predictions are
 
     p_i = (1 − f)·softmax(s·Σ_j m_j·z_ij) + f·π
 
@@ -46,7 +47,7 @@ from karat.methods.karat.hypotheses import (
     weighed_candidates,
     weighed_predictions,
 )
-from karat.methods.karat.rates import sampled_rates
+from karat.methods.karat.rates import taken_off
 from karat.methods.karat.trees import Grown, grow_trees
 from karat.methods.shared.forest import Forest
 from karat.noise_matrix import (
@@ -213,11 +214,10 @@ def decide(
         found = weighed_candidates(family, said, labels, *evidence, constants, predictable)
         families.append((said, found))
         if family == "none":
-            surest = max(found, key=lambda candidate: candidate.weight)
-            best = surest.predictions(said.noisy[:, hearing.sample])
+            best = max(found, key=lambda candidate: candidate.weight).predictions(said.noisy[:, hearing.sample])
             predictable = float(best.gather(1, labels.given[hearing.sample, None]).log().mean())
-            rates = sampled_rates(surest, said, labels, hearing.transitions[-1], hearing.sample, constants)
-            families += [(said, rates)] if rates else []
+            off = taken_off(found, said, labels, hearing.transitions[-1], hearing.sample, constants)
+            families += [(said, of_hypothesis) for of_hypothesis in off]
     beliefs: Iterable[_Belief] = _each_candidate(families, labels.given, constants)
     if network is not None:
         before = _each_family(families, labels.given)

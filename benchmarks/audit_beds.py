@@ -1,7 +1,8 @@
 """Find wrong labels that were added: Karat's label_quality, whether it keeps its word, and cleanlab beside it.
 
     python benchmarks/audit_beds.py FILE.csv [--beds digits wine breast_cancer fashion_mnist cifar10]
-        [--noise uniform:0.4 semantic ...] [--seeds 1] [--data FOLDER]
+        [--noise uniform:0.4 semantic ...] [--seeds 1] [--data FOLDER] [--cleanlab OLD.csv]
+    python benchmarks/audit_beds.py FILE.csv --table
 
 A bed is a dataset with a number of steps: digits (15 epochs), wine and breast cancer (nothing is trained), 20,000
 images of Fashion-MNIST (Debian's package dataset-fashion-mnist) and 10,000 of CIFAR-10 (in FOLDER), 1,200 steps each;
@@ -12,8 +13,9 @@ images of Fashion-MNIST (Debian's package dataset-fashion-mnist) and 10,000 of C
   quarter, with two thirds as many steps each (200 at least): about Karat's processor time for images. It takes no
   trusted labels. Of vectors the network is the one that plain training takes.
 
-A line of FILE.csv is a fit; lines that are there are not made again. AUROC is that of finding the wrong labels,
-`calibration_error` the expected calibration error of label_quality over ten bins.
+A line of FILE.csv is a fit; lines that are there are not made again. What is cleanlab's does not change with Karat: it
+is taken from OLD.csv where that has it. `--table` prints FILE.csv as a table. AUROC is that of finding the wrong
+labels, `calibration_error` the expected calibration error of label_quality over ten bins.
 """
 
 import argparse
@@ -44,9 +46,10 @@ BEDS: dict[str, dict[str, Any]] = {
     "cifar10": {"data.limit": 10_000, "training.steps": 1_200, "training.batch_size": 100},
 }
 NOISES = ("uniform:0.2", "uniform:0.4", "uniform:0.8", "asymmetric:0.4", "instance:0.4", "semantic")
+OF_CLEANLAB = ("cleanlab_self_confidence", "cleanlab_normalized_margin")
 COLUMNS = (
-    "bed", "noise", "seed", "wrong", "accuracy", "auroc", "cleanlab_self_confidence", "cleanlab_normalized_margin",
-    "calibration_error", "rate", "low", "high", "changed", "claimed", "right",
+    "bed", "noise", "seed", "wrong", "accuracy", "auroc", *OF_CLEANLAB, "calibration_error",
+    "rate", "low", "high", "changed", "claimed", "right",
 )  # fmt: skip
 
 
@@ -102,6 +105,30 @@ def measured(config: Config) -> dict[str, Any]:
     }
 
 
+def lines_of(file: Path) -> dict[tuple[str, str, str], dict[str, str]]:
+    """Return the lines of a file by their bed, noise and seed."""
+    with file.open(newline="") as opened:
+        return {(line["bed"], line["noise"], line["seed"]): line for line in csv.DictReader(opened)}
+
+
+def print_table(file: Path) -> None:
+    """Print the lines of a file, shares in percent."""
+    print(
+        "| data, noise | wrong | estimate [interval] | calibration error | AUROC | cleanlab's best, same network | ",
+        end="",
+    )
+    print("changed: claimed, right | accuracy |\n|---|---|---|---|---|---|---|---|")
+    for (bed, noise, _), line in lines_of(file).items():
+        wrong, rate, low, high = (100 * float(line[name]) for name in ("wrong", "rate", "low", "high"))
+        ranked, best = float(line["auroc"]), max(float(line[name]) for name in OF_CLEANLAB)
+        error = float(line["calibration_error"])
+        changed = f"{line['changed']}: {line['claimed']}, {line['right']}" if int(line["changed"]) else "0"
+        print(
+            f"| {bed}, {noise} | {wrong:.1f}% | {rate:.1f}% [{low:.1f}, {high:.1f}] | {error:.3f} | {ranked:.3f} | "
+            f"{best:.3f} | {changed} | {100 * float(line['accuracy']):.1f} |"
+        )
+
+
 def main() -> None:
     """Make the fits that the file lacks, a line each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -110,13 +137,17 @@ def main() -> None:
     parser.add_argument("--noise", nargs="+", default=list(NOISES))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--data", help="the folder of CIFAR-10")
+    parser.add_argument("--cleanlab", type=Path, help="an older file, whose figures of cleanlab still hold")
+    parser.add_argument("--table", action="store_true", help="print the file as a table, and measure nothing")
     options = parser.parse_args()
+    if options.table:
+        print_table(options.file)
+        return
     torch.set_num_threads(1)
-    done = set()
-    if options.file.exists():
-        done = {(line["bed"], line["noise"], line["seed"]) for line in csv.DictReader(options.file.open())}
-    else:
+    older = lines_of(options.cleanlab) if options.cleanlab else {}
+    if not options.file.exists():
         options.file.write_text(",".join(COLUMNS) + "\n")
+    done = lines_of(options.file)
     for bed, noise, seed in itertools.product(options.beds, options.noise, range(options.seeds)):
         if (bed, noise, str(seed)) in done:
             continue
@@ -125,7 +156,9 @@ def main() -> None:
         given |= {"noise.rate": float(rate)} if rate else {}
         given |= {"data.path": options.data} if bed == "cifar10" else {}
         config = read_config(given)
-        found = {"bed": bed, "noise": noise, "seed": seed, **measured(config), **cleanlab_aurocs(config)}
+        known = older.get((bed, noise, str(seed)))
+        beside = cleanlab_aurocs(config) if known is None else {name: known[name] for name in OF_CLEANLAB}
+        found = {"bed": bed, "noise": noise, "seed": seed, **measured(config), **beside}
         rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in found.items()}
         with options.file.open("a", newline="") as file:
             csv.DictWriter(file, COLUMNS).writerow(rounded)

@@ -52,6 +52,8 @@ class RateConstants:
     floors: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)
     even: tuple[float, ...] = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95)  # redrawn, of all labels
     clean: float = 0.5  # chance that a class has none, before any label is seen
+    # What a rate for each class has against it, in nats: judges that know a rare class badly look like wrong labels.
+    against: float = 3.0
     rounds: int = 3  # in which it is found what wrong labels become
     most_others: int = 20_000  # noisy examples by which it is found
     forgotten: int = 2  # rounds over all classes before samples are kept

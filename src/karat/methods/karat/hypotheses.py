@@ -165,9 +165,9 @@ def _against(
     if family != "full":
         return 0.0
     if not len(labels.trusted):  # no label can tell the hypotheses apart: none is ruled out
-        return 1.0 - constants.blur_prior * _blur(matrix, believed)
+        return 1.0 - constants.blur_prior * blur(matrix, believed)
     swapped = constants.swap_prior * (has_unseen and _is_swapped(matrix))
-    return constants.full_prior * (labels.classes + 2) + swapped - constants.blur_prior * _blur(matrix, believed)
+    return constants.full_prior * (labels.classes + 2) + swapped - constants.blur_prior * blur(matrix, believed)
 
 
 def _fitted(
@@ -260,14 +260,14 @@ def mixtures_of(judges: int) -> list[Tensor]:
     return [torch.eye(judges)[list(group)].mean(dim=0) for group in groups]
 
 
-def _blur(transition: Tensor, shares: Tensor) -> float:
+def blur(transition: Tensor, shares: Tensor) -> float:
     """Return how much less the labels say of the classes than with one rate: `min(0, log|det T| − log|det one|)`.
 
     Judges that cannot tell two classes apart fit a matrix that gives both the same labels.
 
-    >>> round(_blur(torch.tensor([[0.51, 0.49], [0.49, 0.51]]), torch.tensor([0.5, 0.5])), 3)
+    >>> round(blur(torch.tensor([[0.51, 0.49], [0.49, 0.51]]), torch.tensor([0.5, 0.5])), 3)
     0.0
-    >>> round(_blur(torch.tensor([[0.5, 0.5, 0.0], [0.4, 0.6, 0.0], [0.0, 0.0, 1.0]]), torch.ones(3) / 3), 2)
+    >>> round(blur(torch.tensor([[0.5, 0.5, 0.0], [0.4, 0.6, 0.0], [0.0, 0.0, 1.0]]), torch.ones(3) / 3), 2)
     -1.11
     """
     pair = torch.stack([transition, one_rate(transition, shares)]).double()

@@ -19,9 +19,9 @@ from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import cross_entropy, one_hot
 from karat.methods.karat.classifier import SoftlyLabelled, fit_classifier, fit_sparse_classifier
 from karat.methods.karat.constants import CONSTANTS, ClassifierConstants, Constants
-from karat.methods.karat.folds import Labels, View, deal
+from karat.methods.karat.folds import Labels, View, deal, deal_trusted
 from karat.methods.karat.own_scale import OwnScale, own_scale
-from karat.methods.karat.verdict import Hearing, Verdict, decide, hear
+from karat.methods.karat.verdict import Hearing, Unseen, Verdict, decide, hear
 from karat.methods.karat.views import look_at
 from karat.methods.method import Finished, Judgement, Method, Phase, Task, logits_at
 from karat.methods.settings import KaratSettings
@@ -34,7 +34,7 @@ from karat.methods.step import Batch, Learner, Progress, StepResult
 class Karat(Method):
     """Judge the labels, and let networks learn the verdict; those of images have a say in it."""
 
-    remembers = ("seed", "hearing", "verdict", "forest", "halves", "partner", "noise_rate")
+    remembers = ("seed", "hearing", "verdict", "forest", "halves", "trusted_halves", "partner", "noise_rate")
     partners_begin_alike = True
 
     def __init__(self, task: Task, settings: KaratSettings, constants: Constants = CONSTANTS) -> None:
@@ -49,6 +49,7 @@ class Karat(Method):
         self.forest = Forest(*(torch.empty(0) for _ in Forest._fields))
         self.noise_rate = 0.0  # the share of wrong labels that was found
         self.halves = torch.empty(0, dtype=torch.long)  # of the noisy examples, while there are two networks
+        self.trusted_halves = torch.empty(0, dtype=torch.long)  # -1: learned by both, the only one of its class
         self.partner: Learner | None = None
         if task.modality == "images":  # on tables a network is no better a judge than trees and heads (DECISIONS.md)
             self.partner = task.new_learner()
@@ -75,7 +76,9 @@ class Karat(Method):
             if self._is_fitted(learner):
                 self._fit(learner.network.module)
             elif self.partner is not None:
-                self.halves = torch.randperm(len(self.task), generator=self._generator()) % 2
+                generator = self._generator()
+                self.halves = torch.randperm(len(self.task), generator=generator) % 2
+                self.trusted_halves = deal_trusted(self.labels, 2, generator)
         else:
             self._hear((learner, *self.partners))
         if number == settings.rounds:
@@ -110,8 +113,10 @@ class Karat(Method):
         if not len(self.halves):
             return self._learn_together(learner, batch, settings, generator)
         of = self.halves[batch.rows]
+        of_trusted = self.trusted_halves[batch.trusted_rows]
         results = [
-            self._learn_apart(one, batch, of == half, generator) for half, one in enumerate((learner, *self.partners))
+            self._learn_apart(one, _only(batch, of_trusted != 1 - half), of == half, generator)
+            for half, one in enumerate((learner, *self.partners))
         ]
         return results[0]
 
@@ -245,7 +250,7 @@ class Karat(Method):
             weight, bias = _of_terms(rows, trusted, self.verdict.posterior[learned], verified, short)
             said[judged] = torch.from_numpy(noisy[judged.numpy()] @ weight.T.numpy()) + bias
             self.task.tell("judging their terms", (int(part) + 1) / constants.parts)
-        self._decide(said, network_weighs=False)
+        self._decide(said)
 
     def finish(self, model: nn.Module) -> Finished:
         """Return the model, with the help of trees where there are some, and the verdict.
@@ -264,15 +269,22 @@ class Karat(Method):
 
     def _hear(self, pair: Sequence[Learner]) -> None:
         """Judge anew, with what each network says of the half that it has not learned."""
-        said = torch.empty(len(self.task), self.task.classes)
+        said, of_trusted = (
+            torch.empty(count, self.task.classes) for count in (len(self.task), len(self.labels.trusted))
+        )
         for half, learner in enumerate(pair):
-            other = (self.halves != half).nonzero().flatten()
+            other, verified = (
+                (halves == 1 - half).nonzero().flatten() for halves in (self.halves, self.trusted_halves)
+            )
             said[other] = logits_at(learner, self.task.noisy_inputs, other)
-        self._decide(said)
+            if len(verified):
+                of_trusted[verified] = logits_at(learner, self.task.trusted_inputs, verified)
+        rows = (self.trusted_halves >= 0).nonzero().flatten()
+        self._decide(said, Unseen(rows, of_trusted[rows]))
 
-    def _decide(self, network: Tensor | None, network_weighs: bool = True) -> None:
+    def _decide(self, network: Tensor | None, trusted: Unseen | None = None) -> None:
         """Take a new verdict."""
-        self.verdict = decide(self.hearing, self.labels, network, self.constants.verdict, network_weighs=network_weighs)
+        self.verdict = decide(self.hearing, self.labels, network, self.constants.verdict, trusted=trusted)
         self.noise_rate = 1 - self.verdict.posterior.gather(1, self.labels.given[:, None]).mean().item()
 
     def _generator(self) -> torch.Generator:
@@ -293,6 +305,12 @@ def _trusted(learner: Learner, batch: Batch, generator: torch.Generator) -> dict
         return {}
     verified = one_hot(batch.trusted_labels, learner.classes, like=batch.noisy_inputs)
     return {"trusted": (learner.augmentation.weak(batch.trusted_inputs, generator), verified)}
+
+
+def _only(batch: Batch, trusted: Tensor) -> Batch:
+    """Return the batch with these of its trusted examples."""
+    rows = trusted.nonzero().flatten().to(batch.trusted_labels.device)
+    return batch._replace(trusted_inputs=batch.trusted_inputs[rows], trusted_labels=batch.trusted_labels[rows])
 
 
 def _ramp(progress: Progress) -> float:

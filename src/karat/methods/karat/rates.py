@@ -18,7 +18,7 @@ from torch import Tensor
 from karat.methods.karat.constants import RateConstants, VerdictConstants
 from karat.methods.karat.folds import Labels
 from karat.methods.karat.heads import Judged
-from karat.methods.karat.hypotheses import TINY, Candidate, noisy_count
+from karat.methods.karat.hypotheses import TINY, Candidate, blur, noisy_count
 from karat.noise_matrix import fit_transition, without_noise
 
 
@@ -32,7 +32,8 @@ class _Evidence(NamedTuple):
     trusted_shares: Tensor
     given_shares: Tensor
     towards: Tensor
-    count: int
+    labels: int
+    """as how many the noisy ones count together"""
 
     def matrices(self, rates: Tensor) -> Tensor:
         """Return T [..., true, given] for rates [..., class]."""
@@ -62,14 +63,15 @@ class _Evidence(NamedTuple):
             of_trusted = of_trusted * (self.trusted_shares / believed)
             of_trusted = of_trusted / of_trusted.sum(dim=2, keepdim=True)
             right = of_trusted[:, each, self.verified].clamp(min=TINY).log().sum(dim=1)
-            found.append(right + self.count * likelihood.log().mean(dim=(1, 2)))
+            found.append(right + self.labels * likelihood.log().mean(dim=(1, 2)))
         return torch.stack(found, dim=1).double()
 
     def candidate(self, judge: Candidate, rates: Tensor, setting: Tensor, weight: float) -> Candidate:
         """Return the candidate with these rates."""
         transition = self.matrices(rates)
         shares = self.shares(transition[None])[0]
-        return Candidate(judge.mixture, *setting.tolist(), shares, transition, weight, of_given=judge)
+        sharpness, floor = setting.tolist()
+        return Candidate(judge.mixture, sharpness, floor, shares, transition, weight, of_given=judge)
 
 
 def taken_off(
@@ -92,7 +94,7 @@ def taken_off(
         [one._replace(weight=before + one.weight) for one in of_hypothesis]
         for of_hypothesis in (
             _even(judge, evidence, settings, constants.rates),
-            _sampled(judge, evidence, settings, constants.rates),
+            _sampled(judge, evidence, settings, constants.rates, constants.blur_prior),
         )
     ]
 
@@ -110,7 +112,9 @@ def _even(judge: Candidate, evidence: _Evidence, settings: Tensor, constants: Ra
     return found
 
 
-def _sampled(judge: Candidate, evidence: _Evidence, settings: Tensor, constants: RateConstants) -> list[Candidate]:
+def _sampled(
+    judge: Candidate, evidence: _Evidence, settings: Tensor, constants: RateConstants, blur_prior: float
+) -> list[Candidate]:
     """Return samples of the classes' rates, which share the weight of their hypothesis."""
     classes, samples = len(evidence.towards), constants.samples
     grid = torch.tensor((0.0, *constants.grid))
@@ -136,8 +140,9 @@ def _sampled(judge: Candidate, evidence: _Evidence, settings: Tensor, constants:
     likelihood = evidence.log_weights(kept, settings).logsumexp(dim=1) + prior[places].sum(dim=1)
     best = likelihood.argmax()
     posterior = conditional.gather(1, places[best][:, None]).clamp(min=TINY).log().sum()
-    weight = float(likelihood[best] - posterior) - math.log(samples)
-    return [evidence.candidate(judge, rates, setting, weight) for rates, setting in drawn]
+    weight = float(likelihood[best] - posterior) - math.log(samples) - constants.against
+    found = [evidence.candidate(judge, rates, setting, weight) for rates, setting in drawn]
+    return [one._replace(weight=one.weight + blur_prior * blur(one.transition, one.shares)) for one in found]
 
 
 def _evidence(

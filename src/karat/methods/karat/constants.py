@@ -102,6 +102,9 @@ class NetworkConstants:
     # the one that knows them all.
     most_steps_apart: int = 400
     most_epochs_apart: float = 4.0  # where these are more steps
+    even: float = (
+        0.1  # by how much T may differ from one rate, or else networks predict given labels in the first round
+    )
     rate_together: float = 0.7  # times the given learning rate, when one goes on alone
     own_share: float = 0.5  # of its own predictions in what each of the two learns, in the exponent
     own_share_together: float = 0.8  # and in what the one learns that goes on alone (1.0: DECISIONS.md)

@@ -303,6 +303,17 @@ def one_rate(transition: Tensor, shares: Tensor) -> Tensor:
     )
 
 
+def is_even(transition: Tensor, shares: Tensor, within: float) -> bool:
+    """Return whether T is one rate, with numbers that differ by this at most.
+
+    >>> is_even(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), torch.ones(2) / 2, 0.01)
+    True
+    >>> is_even(torch.tensor([[1.0, 0.0], [0.2, 0.8]]), torch.ones(2) / 2, 0.01)
+    False
+    """
+    return torch.allclose(transition, one_rate(transition, shares).to(transition), rtol=0, atol=within)
+
+
 def _full(transition: Tensor, shares: Tensor) -> Tensor:
     return transition
 

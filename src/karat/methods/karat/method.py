@@ -20,8 +20,10 @@ from karat.algorithm.targets import cross_entropy, one_hot
 from karat.methods.karat.classifier import SoftlyLabelled, fit_classifier, fit_sparse_classifier
 from karat.methods.karat.constants import CONSTANTS, ClassifierConstants, Constants
 from karat.methods.karat.folds import Labels, View, deal, deal_trusted
+from karat.methods.karat.heads import Judged
+from karat.methods.karat.hypotheses import is_even
 from karat.methods.karat.own_scale import OwnScale, own_scale
-from karat.methods.karat.verdict import Hearing, Unseen, Verdict, decide, hear
+from karat.methods.karat.verdict import Hearing, Unseen, Verdict, decide, hear, with_judge
 from karat.methods.karat.views import look_at
 from karat.methods.method import Finished, Judgement, Method, Phase, Task, logits_at
 from karat.methods.settings import KaratSettings
@@ -34,7 +36,17 @@ from karat.methods.step import Batch, Learner, Progress, StepResult
 class Karat(Method):
     """Judge the labels, and let networks learn the verdict; those of images have a say in it."""
 
-    remembers = ("seed", "hearing", "verdict", "forest", "halves", "trusted_halves", "partner", "noise_rate")
+    remembers = (
+        "seed",
+        "hearing",
+        "verdict",
+        "forest",
+        "halves",
+        "trusted_halves",
+        "is_literal",
+        "partner",
+        "noise_rate",
+    )
     partners_begin_alike = True
 
     def __init__(self, task: Task, settings: KaratSettings, constants: Constants = CONSTANTS) -> None:
@@ -50,6 +62,7 @@ class Karat(Method):
         self.noise_rate = 0.0  # the share of wrong labels that was found
         self.halves = torch.empty(0, dtype=torch.long)  # of the noisy examples, while there are two networks
         self.trusted_halves = torch.empty(0, dtype=torch.long)  # -1: learned by both, the only one of its class
+        self.is_literal = False  # whether networks predict given labels at first
         self.partner: Learner | None = None
         if task.modality == "images":  # on tables a network is no better a judge than trees and heads (DECISIONS.md)
             self.partner = task.new_learner()
@@ -79,6 +92,9 @@ class Karat(Method):
                 generator = self._generator()
                 self.halves = torch.randperm(len(self.task), generator=generator) % 2
                 self.trusted_halves = deal_trusted(self.labels, 2, generator)
+                self.is_literal = not is_even(self.verdict.transition, self.verdict.shares, self.constants.network.even)
+        elif number == 1 and self.is_literal:
+            self._hear_given((learner, *self.partners))
         else:
             self._hear((learner, *self.partners))
         if number == settings.rounds:
@@ -113,6 +129,12 @@ class Karat(Method):
         if not len(self.halves):
             return self._learn_together(learner, batch, settings, generator)
         of = self.halves[batch.rows]
+        if self.is_literal and not batch.progress.phase:
+            results = [
+                self._learn_given(one, batch, of == half, generator)
+                for half, one in enumerate((learner, *self.partners))
+            ]
+            return results[0]
         of_trusted = self.trusted_halves[batch.trusted_rows]
         results = [
             self._learn_apart(one, _only(batch, of_trusted != 1 - half), of == half, generator)
@@ -133,6 +155,18 @@ class Karat(Method):
         targets = {"weak": sharpened(wanted, network.temperature)}
         targets |= {name: verified for name, (_, verified) in trusted.items()}
         return self._descend(learner, batch, logits, targets, {name: len(part) for name, part in targets.items()})
+
+    def _learn_given(self, learner: Learner, batch: Batch, own: Tensor, generator: torch.Generator) -> StepResult:
+        """Take the step of one of two networks that learns to predict the given labels, by its own rows.
+
+        Such a network knows nothing of T, so that it can tell what T is.
+        """
+        rows = own.nonzero().flatten().to(batch.noisy_inputs.device)
+        if not len(rows):
+            return self._found(batch, {})
+        logits = learner.network(learner.noisy_view(batch, generator)[rows])
+        targets = {"weak": one_hot(batch.given_labels[rows], learner.classes, like=batch.noisy_inputs)}
+        return self._descend(learner, batch, logits, targets, {"weak": 1.0})
 
     def _learn_together(
         self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator
@@ -281,6 +315,19 @@ class Karat(Method):
                 of_trusted[verified] = logits_at(learner, self.task.trusted_inputs, verified)
         rows = (self.trusted_halves >= 0).nonzero().flatten()
         self._decide(said, Unseen(rows, of_trusted[rows]))
+
+    def _hear_given(self, pair: Sequence[Learner]) -> None:
+        """Judge anew, with networks that predict given labels: of noisy examples those of the other half."""
+        noisy = torch.empty(len(self.task), self.task.classes)
+        trusted = torch.zeros(len(self.labels.trusted), self.task.classes)
+        for half, learner in enumerate(pair):
+            other = (self.halves != half).nonzero().flatten()
+            noisy[other] = logits_at(learner, self.task.noisy_inputs, other).softmax(dim=1)
+            if len(trusted):
+                rows = torch.arange(len(trusted))
+                trusted += logits_at(learner, self.task.trusted_inputs, rows).softmax(dim=1) / len(pair)
+        self.hearing = with_judge(self.hearing, Judged(noisy, trusted))
+        self._decide(None)
 
     def _decide(self, network: Tensor | None, trusted: Unseen | None = None) -> None:
         """Take a new verdict."""

@@ -38,6 +38,7 @@ from karat.methods.karat.hypotheses import (
     Candidate,
     Labelling,
     believed_shares,
+    is_even,
     mean_matrix,
     mean_noise,
     noisy_count,
@@ -152,6 +153,18 @@ def hear(
         folds.trusted >= 0,
     )
     return hearing, None if trees is None else trees.forest
+
+
+def with_judge(hearing: Hearing, predicted: Judged) -> Hearing:
+    """Return the hearing with one more judge, who predicts the given labels: T of each hypothesis is taken off."""
+    off = [
+        [without_noise(part.clamp(min=TINY), transition, shares).log() for part in predicted]
+        for transition, shares in zip(hearing.transitions, hearing.shares, strict=True)
+    ]
+    noisy, trusted = (torch.stack(part)[:, None] for part in zip(*off, strict=True))
+    return hearing._replace(
+        noisy=torch.cat([hearing.noisy, noisy], dim=1), trusted=torch.cat([hearing.trusted, trusted], dim=1)
+    )
 
 
 _Family = tuple[Judged, list[Candidate]]  # what judges said, and the candidates of a hypothesis
@@ -396,8 +409,7 @@ def _rate(belief: _Belief, q: Tensor, given: Tensor, constants: VerdictConstants
     right = p.gather(1, given[:, None]).squeeze(1)
     slope = ((1 - right) / (p.shape[1] - 1) - right) / (p * belief.noise.reached).sum(dim=1).clamp(min=TINY)
     by_chance = slope.double().square().sum().clamp(min=TINY).rsqrt().item()
-    transition = belief.noise.transition
-    even = torch.allclose(transition, one_rate(transition, belief.shares).to(transition), atol=1e-3)
+    even = is_even(belief.noise.transition, belief.shares, 1e-3)
     left_open = 1 - p.amax(dim=1).mean().item()
     by_judges = left_open * (constants.open_error if even else constants.open_error_uneven)
     return rate, min(1.0, math.hypot(by_chance, by_judges))

@@ -242,6 +242,39 @@ def test_the_judge_of_an_example_has_not_learned_its_label(phase):
     assert not torch.equal(found[0][1]["1.weight"], found[1][1]["1.weight"])
 
 
+def test_where_rates_differ_networks_learn_the_given_labels_of_their_halves():
+    """No trusted label, no verdict: a network that knows nothing of T can tell what T is."""
+    one = learner(image_network())
+    method, data = begun(pictures(), one), picture_batch()
+    method.is_literal = True
+    pair = [part.network.module for part in (one, method.partner)]
+    expected = []
+    for half, module in enumerate(pair):
+        own = method.halves[:10] == half
+
+        def loss(bare, own=own):
+            return cross_entropy(bare(data.noisy_inputs[own]), data.given_labels[own])
+
+        expected.append(stepped(module.train(), loss))
+    method.step(one, data, PLAIN, torch.Generator())
+    for module, state in zip(pair, expected, strict=True):
+        torch.testing.assert_close(module.state_dict(), state, rtol=1e-5, atol=1e-6)
+
+
+def test_networks_that_predict_given_labels_become_a_judge_once():
+    """Heard again after the second round, they take the place of what they said after the first."""
+    one = learner(image_network())
+    method = begun(pictures(), one)
+    method.is_literal, judges = True, method.hearing.noisy.shape[1]
+    for phase in (1, 2):
+        method.begin_phase(phase, one, SETTINGS, torch.Generator())
+        assert method.hearing.noisy.shape[1] == method.hearing.trusted.shape[1] == judges + 1
+    other = Karat(pictures(), SETTINGS)
+    other.load_state_dict(method.state_dict())
+    assert other.is_literal
+    torch.testing.assert_close(other.hearing, method.hearing, rtol=0, atol=0)
+
+
 def test_each_half_is_judged_by_the_network_of_the_other():
     one = learner(image_network())
     method = begun(pictures(), one)

@@ -53,6 +53,7 @@ class RateConstants:
     even: tuple[float, ...] = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95)  # redrawn, of all labels
     clean: float = 0.5  # chance that a class has none, before any label is seen
     # What a rate for each class has against it, in nats: judges that know a rare class badly look like wrong labels.
+    # Networks know better: with them each class may have wrong labels whatever the others have, log 2 less for each.
     against: float = 3.0
     rounds: int = 3  # in which it is found what wrong labels become
     most_others: int = 20_000  # noisy examples by which it is found
@@ -102,9 +103,7 @@ class NetworkConstants:
     # the one that knows them all.
     most_steps_apart: int = 400
     most_epochs_apart: float = 4.0  # where these are more steps
-    even: float = (
-        0.1  # by how much T may differ from one rate, or else networks predict given labels in the first round
-    )
+    even: float = 0.1  # by how much T may differ from one rate, or else networks predict given labels
     rate_together: float = 0.7  # times the given learning rate, when one goes on alone
     own_share: float = 0.5  # of its own predictions in what each of the two learns, in the exponent
     own_share_together: float = 0.8  # and in what the one learns that goes on alone (1.0: DECISIONS.md)

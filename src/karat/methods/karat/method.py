@@ -62,7 +62,7 @@ class Karat(Method):
         self.noise_rate = 0.0  # the share of wrong labels that was found
         self.halves = torch.empty(0, dtype=torch.long)  # of the noisy examples, while there are two networks
         self.trusted_halves = torch.empty(0, dtype=torch.long)  # -1: learned by both, the only one of its class
-        self.is_literal = False  # whether networks predict given labels at first
+        self.is_literal = False  # whether the two networks predict given labels
         self.partner: Learner | None = None
         if task.modality == "images":  # on tables a network is no better a judge than trees and heads (DECISIONS.md)
             self.partner = task.new_learner()
@@ -93,7 +93,7 @@ class Karat(Method):
                 self.halves = torch.randperm(len(self.task), generator=generator) % 2
                 self.trusted_halves = deal_trusted(self.labels, 2, generator)
                 self.is_literal = not is_even(self.verdict.transition, self.verdict.shares, self.constants.network.even)
-        elif number == 1 and self.is_literal:
+        elif self.is_literal:
             self._hear_given((learner, *self.partners))
         else:
             self._hear((learner, *self.partners))
@@ -129,7 +129,7 @@ class Karat(Method):
         if not len(self.halves):
             return self._learn_together(learner, batch, settings, generator)
         of = self.halves[batch.rows]
-        if self.is_literal and not batch.progress.phase:
+        if self.is_literal:
             results = [
                 self._learn_given(one, batch, of == half, generator)
                 for half, one in enumerate((learner, *self.partners))

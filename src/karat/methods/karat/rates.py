@@ -75,13 +75,19 @@ class _Evidence(NamedTuple):
 
 
 def taken_off(
-    found: Sequence[Candidate], said: Judged, labels: Labels, full: Tensor, sample: Tensor, constants: VerdictConstants
+    found: Sequence[Candidate],
+    said: Judged,
+    labels: Labels,
+    full: Tensor,
+    sample: Tensor,
+    against: float,
+    constants: VerdictConstants,
 ) -> list[list[Candidate]]:
     """Return the candidates of both hypotheses: one rate for all classes, and one for each.
 
     Those `found` under the hypothesis of no noise predict given labels, by what judges `said`; `full` is where the
-    search for what wrong labels become begins. There are none without trusted labels, which alone weigh them, nor for
-    more classes than can be sampled.
+    search for what wrong labels become begins. A rate for each class has so many nats `against` it. There are none
+    without trusted labels, which alone weigh them, nor for more classes than can be sampled.
     """
     if labels.classes > constants.rates.most_classes or not len(labels.trusted):
         return []
@@ -90,12 +96,14 @@ def taken_off(
     settings = torch.tensor([*itertools.product(constants.rates.sharpness, constants.rates.floors)])
     clean = evidence.log_weights(torch.zeros(1, labels.classes), settings).logsumexp(dim=1)
     before = float(torch.tensor([one.weight for one in found], dtype=torch.float64).logsumexp(dim=0) - clean)
+    even = _even(judge, evidence, settings, constants.rates)
+    sampled = _sampled(judge, evidence, settings, constants.rates)
     return [
-        [one._replace(weight=before + one.weight) for one in of_hypothesis]
-        for of_hypothesis in (
-            _even(judge, evidence, settings, constants.rates),
-            _sampled(judge, evidence, settings, constants.rates, constants.blur_prior),
-        )
+        [one._replace(weight=before + one.weight) for one in even],
+        [
+            one._replace(weight=before + one.weight - against + constants.blur_prior * blur(one.transition, one.shares))
+            for one in sampled
+        ],
     ]
 
 
@@ -112,9 +120,7 @@ def _even(judge: Candidate, evidence: _Evidence, settings: Tensor, constants: Ra
     return found
 
 
-def _sampled(
-    judge: Candidate, evidence: _Evidence, settings: Tensor, constants: RateConstants, blur_prior: float
-) -> list[Candidate]:
+def _sampled(judge: Candidate, evidence: _Evidence, settings: Tensor, constants: RateConstants) -> list[Candidate]:
     """Return samples of the classes' rates, which share the weight of their hypothesis."""
     classes, samples = len(evidence.towards), constants.samples
     grid = torch.tensor((0.0, *constants.grid))
@@ -140,9 +146,8 @@ def _sampled(
     likelihood = evidence.log_weights(kept, settings).logsumexp(dim=1) + prior[places].sum(dim=1)
     best = likelihood.argmax()
     posterior = conditional.gather(1, places[best][:, None]).clamp(min=TINY).log().sum()
-    weight = float(likelihood[best] - posterior) - math.log(samples) - constants.against
-    found = [evidence.candidate(judge, rates, setting, weight) for rates, setting in drawn]
-    return [one._replace(weight=one.weight + blur_prior * blur(one.transition, one.shares)) for one in found]
+    weight = float(likelihood[best] - posterior) - math.log(samples)
+    return [evidence.candidate(judge, rates, setting, weight) for rates, setting in drawn]
 
 
 def _evidence(

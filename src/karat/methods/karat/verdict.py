@@ -64,6 +64,7 @@ Others = Iterable[tuple[Tensor, Sequence[Tensor]]]
 """Some noisy rows at a time, and their features in each view."""
 
 TINY = 1e-9
+LARGEST = 8.0  # logarithm of a factor of networks, and of a floor
 MOST_PLANTED = 20_000_000  # numbers, where trusted examples are planted under every label
 
 
@@ -80,6 +81,8 @@ class Hearing(NamedTuple):
     """noisy examples by which hypotheses are weighed"""
     unseen: Tensor
     """whether each trusted label is one that the judges of its example have not learned"""
+    has_networks: Tensor = torch.zeros(()).bool()
+    """whether the last judge are networks"""
 
 
 class Unseen(NamedTuple):
@@ -156,14 +159,17 @@ def hear(
 
 
 def with_judge(hearing: Hearing, predicted: Judged) -> Hearing:
-    """Return the hearing with one more judge, who predicts the given labels: T of each hypothesis is taken off."""
+    """Return the hearing with networks for a judge that predict given labels: T of each hypothesis is taken off."""
     off = [
         [without_noise(part.clamp(min=TINY), transition, shares).log() for part in predicted]
         for transition, shares in zip(hearing.transitions, hearing.shares, strict=True)
     ]
     noisy, trusted = (torch.stack(part)[:, None] for part in zip(*off, strict=True))
+    others = hearing.noisy.shape[1] - int(hearing.has_networks)
     return hearing._replace(
-        noisy=torch.cat([hearing.noisy, noisy], dim=1), trusted=torch.cat([hearing.trusted, trusted], dim=1)
+        noisy=torch.cat([hearing.noisy[:, :others], noisy], dim=1),
+        trusted=torch.cat([hearing.trusted[:, :others], trusted], dim=1),
+        has_networks=torch.ones(()).bool(),
     )
 
 
@@ -238,7 +244,8 @@ def decide(
         if family == "none":
             best = max(found, key=lambda candidate: candidate.weight).predictions(said.noisy[:, hearing.sample])
             predictable = float(best.gather(1, labels.given[hearing.sample, None]).log().mean())
-            off = taken_off(found, said, labels, hearing.transitions[-1], hearing.sample, constants)
+            against = constants.rates.against - bool(hearing.has_networks) * math.log(2) * labels.classes
+            off = taken_off(found, said, labels, hearing.transitions[-1], hearing.sample, against, constants)
             families += [(said, of_hypothesis) for of_hypothesis in off]
     beliefs: Iterable[_Belief] = _each_candidate(families, labels.given, constants)
     if network is not None:
@@ -364,7 +371,8 @@ def _with_network(
         return torch.stack([p.clamp(min=TINY).log(), logits.log_softmax(dim=1)])
 
     def predicted(of: Tensor) -> Tensor:
-        *factors, floor = logarithms.exp().unbind()
+        # A step too far must not end in numbers that no later one comes back from.
+        *factors, floor = logarithms.clamp(-LARGEST, LARGEST).exp().unbind()
         return predictions(of, torch.stack(factors), 1.0, floor.clamp(max=0.5), belief.shares)
 
     def likelihood(p: Tensor, of_trusted: Tensor) -> Tensor:
@@ -385,6 +393,8 @@ def _with_network(
         return loss
 
     optimizer.step(objective)
+    if not logarithms.isfinite().all():
+        return belief  # as it was without networks
     with torch.no_grad():
         p, of_trusted = predicted(noisy), belief.of_trusted.clone()
         if trusted is None:

@@ -321,3 +321,14 @@ def test_networks_that_know_everything_outweigh_judges_that_know_nothing():
     hearing = heard_of(view, of)
     verdict = decide(hearing, of, 20 * torch.eye(10)[labels[10:]], constants=QUICK, trusted=none_unseen(10))
     assert verdict.posterior.gather(1, labels[10:, None]).min() > 0.99
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6])
+def test_logits_of_any_size_leave_the_verdict_finite(size):
+    """The search for what networks are worth ended in no number on 50,000 images, and with it every target."""
+    inputs, true, given, trusted, noisy = table(spread=2.5, rate=0.4)
+    view, labels = View(inputs[noisy], inputs[trusted]), Labels(given[noisy], true[trusted], CLASSES)
+    unseen = Unseen(torch.arange(len(trusted)), size * torch.eye(CLASSES)[labels.trusted])
+    verdict = decide(heard_of(view, labels), labels, size * torch.eye(CLASSES)[true[noisy]], QUICK, trusted=unseen)
+    assert all(part.isfinite().all() for part in verdict)
+    torch.testing.assert_close(verdict.posterior.sum(dim=1), torch.ones(len(labels.given)))

@@ -48,7 +48,7 @@ class Progress(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A noisy and a trusted batch; labels are class indices, `rows` and `trusted_rows` their places (on the CPU).
+    """A noisy and a trusted batch; labels are class indices, `rows` the places of the noisy examples (on the CPU).
 
     `mirrored` says which noisy examples are mirrored in this pass: each in every other one. None leaves it to chance.
     """
@@ -60,7 +60,6 @@ class Batch(NamedTuple):
     rows: Tensor = torch.empty(0, dtype=torch.long)
     progress: Progress = Progress(0, 1, 1)
     mirrored: Tensor | None = None
-    trusted_rows: Tensor = torch.empty(0, dtype=torch.long)
 
 
 class StepResult(NamedTuple):

@@ -306,8 +306,7 @@ class Trainer:
     def _next_batch(self, progress: Progress) -> Batch:
         rows = self.streams.noisy.next(self.batch_size)
         noisy = self._read(self.task.noisy, rows)
-        trusted_rows = self.streams.trusted.next(self.trusted_batch_size)
-        trusted = self._read(self.task.trusted, trusted_rows)
+        trusted = self._read(self.task.trusted, self.streams.trusted.next(self.trusted_batch_size))
         return Batch(
             noisy.inputs.to(self.device),
             noisy.labels.to(self.device),
@@ -316,7 +315,6 @@ class Trainer:
             rows,
             progress,
             self._mirrored(rows, progress.epoch),
-            trusted_rows,
         )
 
     def _read(self, examples: Examples, rows: Tensor) -> "Examples[Tensor]":

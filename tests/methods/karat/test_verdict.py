@@ -8,7 +8,7 @@ import torch
 from karat.methods.karat.constants import TreeConstants, VerdictConstants
 from karat.methods.karat.folds import Labels, View, deal
 from karat.methods.karat.hypotheses import mixtures_of
-from karat.methods.karat.verdict import Unseen, decide, hear
+from karat.methods.karat.verdict import decide, hear
 from karat.noise_matrix import asymmetric_transition, symmetric_transition, without_noise
 
 CLASSES, TRUSTED = 3, 10
@@ -28,11 +28,6 @@ def table(spread, rate, seed=0, count=900, asymmetric=False):
     noisy = torch.ones(count, dtype=torch.bool)
     noisy[trusted] = False
     return inputs, true, given, trusted, noisy
-
-
-def none_unseen(classes):
-    """Return what networks say of trusted examples where they have learned all of these."""
-    return Unseen(torch.empty(0, dtype=torch.long), torch.empty(0, classes))
 
 
 def heard_of(view, labels, constants=QUICK, trees=False, seed=1):
@@ -274,22 +269,9 @@ def test_networks_weigh_the_hypotheses_by_what_they_see():
     view, of = View(inputs[6:], inputs[:6]), Labels(labels[6:], labels[:6], 2)
     hearing = heard_of(view, of)
     before = decide(hearing, of, constants=QUICK)
-    after = decide(hearing, of, 4 * torch.eye(2)[labels[6:]], constants=QUICK, trusted=none_unseen(2))
+    after = decide(hearing, of, 4 * torch.eye(2)[labels[6:]], constants=QUICK)
     quality = [verdict.posterior.gather(1, labels[6:, None]).mean().item() for verdict in (before, after)]
     assert quality[0] < 0.9 < 0.99 < quality[1]
-
-
-def test_networks_are_as_sure_as_trusted_labels_that_they_have_not_learned_allow():
-    """The same of the noisy examples, and every other trusted label right or all of them."""
-    inputs, true, given, trusted, noisy = table(spread=2.5, rate=0.4)
-    view, labels = View(inputs[noisy], inputs[trusted]), Labels(given[noisy], true[trusted], CLASSES)
-    hearing, rows, sure = heard_of(view, labels), torch.arange(len(trusted)), []
-    for said in (labels.trusted, (labels.trusted + rows % 2) % CLASSES):
-        unseen = Unseen(rows, 6 * torch.eye(CLASSES)[said])
-        verdict = decide(hearing, labels, 6 * torch.eye(CLASSES)[true[noisy]], QUICK, trusted=unseen)
-        sure.append((verdict.probabilities.amax(dim=1).mean().item(), verdict.caution.item()))
-    assert sure[0][0] > sure[1][0] + 0.02
-    assert sure[0][1] > sure[1][1] + 0.03
 
 
 def test_the_only_trusted_label_of_a_class_is_learned_by_all():
@@ -319,16 +301,13 @@ def test_networks_that_know_everything_outweigh_judges_that_know_nothing():
     labels = torch.arange(1000) % 10
     view, of = View(inputs[10:], inputs[:10]), Labels(labels[10:], labels[:10], 10)
     hearing = heard_of(view, of)
-    verdict = decide(hearing, of, 20 * torch.eye(10)[labels[10:]], constants=QUICK, trusted=none_unseen(10))
+    verdict = decide(hearing, of, 20 * torch.eye(10)[labels[10:]], constants=QUICK)
     assert verdict.posterior.gather(1, labels[10:, None]).min() > 0.99
 
 
 @pytest.mark.parametrize("size", [1e3, 1e6])
 def test_logits_of_any_size_leave_the_verdict_finite(size):
     """The search for what networks are worth ended in no number on 50,000 images, and with it every target."""
-    inputs, true, given, trusted, noisy = table(spread=2.5, rate=0.4)
-    view, labels = View(inputs[noisy], inputs[trusted]), Labels(given[noisy], true[trusted], CLASSES)
-    unseen = Unseen(torch.arange(len(trusted)), size * torch.eye(CLASSES)[labels.trusted])
-    verdict = decide(heard_of(view, labels), labels, size * torch.eye(CLASSES)[true[noisy]], QUICK, trusted=unseen)
+    _, verdict, true = heard(lambda true, given: size * torch.eye(CLASSES)[true])
     assert all(part.isfinite().all() for part in verdict)
-    torch.testing.assert_close(verdict.posterior.sum(dim=1), torch.ones(len(labels.given)))
+    torch.testing.assert_close(verdict.posterior.sum(dim=1), torch.ones(len(true)))

@@ -56,15 +56,10 @@ def deal(labels: Labels, generator: torch.Generator, constants: VerdictConstants
     order = torch.randperm(len(labels.given), generator=generator)
     most = min(constants.most_learned, constants.most_numbers // (parts * len(constants.strengths) * labels.classes))
     noisy = torch.where(order < most, order % parts, -1)
-    return Folds(parts, noisy, deal_trusted(labels, parts, generator))
-
-
-def deal_trusted(labels: Labels, parts: int, generator: torch.Generator) -> Tensor:
-    """Return the part of each trusted example, -1 for the only one of a class; no part has all of a class."""
     trusted = torch.full_like(labels.trusted, -1)
     order = torch.randperm(len(trusted), generator=generator)
     order = order[labels.trusted[order].argsort(stable=True)]
     trusted[order] = torch.arange(len(order)) % parts
     alone = labels.trusted.bincount(minlength=labels.classes) < 2
     trusted[alone[labels.trusted]] = -1
-    return trusted
+    return Folds(parts, noisy, trusted)

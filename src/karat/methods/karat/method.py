@@ -19,11 +19,11 @@ from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import cross_entropy, one_hot
 from karat.methods.karat.classifier import SoftlyLabelled, fit_classifier, fit_sparse_classifier
 from karat.methods.karat.constants import CONSTANTS, ClassifierConstants, Constants
-from karat.methods.karat.folds import Labels, View, deal, deal_trusted
+from karat.methods.karat.folds import Labels, View, deal
 from karat.methods.karat.heads import Judged
 from karat.methods.karat.hypotheses import is_even
 from karat.methods.karat.own_scale import OwnScale, own_scale
-from karat.methods.karat.verdict import Hearing, Unseen, Verdict, decide, hear, with_judge
+from karat.methods.karat.verdict import Hearing, Verdict, decide, hear, with_judge
 from karat.methods.karat.views import look_at
 from karat.methods.method import Finished, Judgement, Method, Phase, Task, logits_at
 from karat.methods.settings import KaratSettings
@@ -36,17 +36,7 @@ from karat.methods.step import Batch, Learner, Progress, StepResult
 class Karat(Method):
     """Judge the labels, and let networks learn the verdict; those of images have a say in it."""
 
-    remembers = (
-        "seed",
-        "hearing",
-        "verdict",
-        "forest",
-        "halves",
-        "trusted_halves",
-        "is_literal",
-        "partner",
-        "noise_rate",
-    )
+    remembers = ("seed", "hearing", "verdict", "forest", "halves", "is_literal", "partner", "noise_rate")
     partners_begin_alike = True
 
     def __init__(self, task: Task, settings: KaratSettings, constants: Constants = CONSTANTS) -> None:
@@ -61,7 +51,6 @@ class Karat(Method):
         self.forest = Forest(*(torch.empty(0) for _ in Forest._fields))
         self.noise_rate = 0.0  # the share of wrong labels that was found
         self.halves = torch.empty(0, dtype=torch.long)  # of the noisy examples, while there are two networks
-        self.trusted_halves = torch.empty(0, dtype=torch.long)  # -1: learned by both, the only one of its class
         self.is_literal = False  # whether the two networks predict given labels
         self.partner: Learner | None = None
         if task.modality == "images":  # on tables a network is no better a judge than trees and heads (DECISIONS.md)
@@ -89,9 +78,7 @@ class Karat(Method):
             if self._is_fitted(learner):
                 self._fit(learner.network.module)
             elif self.partner is not None:
-                generator = self._generator()
-                self.halves = torch.randperm(len(self.task), generator=generator) % 2
-                self.trusted_halves = deal_trusted(self.labels, 2, generator)
+                self.halves = torch.randperm(len(self.task), generator=self._generator()) % 2
                 self.is_literal = not is_even(self.verdict.transition, self.verdict.shares, self.constants.network.even)
         elif self.is_literal:
             self._hear_given((learner, *self.partners))
@@ -129,17 +116,8 @@ class Karat(Method):
         if not len(self.halves):
             return self._learn_together(learner, batch, settings, generator)
         of = self.halves[batch.rows]
-        if self.is_literal:
-            results = [
-                self._learn_given(one, batch, of == half, generator)
-                for half, one in enumerate((learner, *self.partners))
-            ]
-            return results[0]
-        of_trusted = self.trusted_halves[batch.trusted_rows]
-        results = [
-            self._learn_apart(one, _only(batch, of_trusted != 1 - half), of == half, generator)
-            for half, one in enumerate((learner, *self.partners))
-        ]
+        learn = self._learn_given if self.is_literal else self._learn_apart
+        results = [learn(one, batch, of == half, generator) for half, one in enumerate((learner, *self.partners))]
         return results[0]
 
     def _learn_apart(self, learner: Learner, batch: Batch, own: Tensor, generator: torch.Generator) -> StepResult:
@@ -157,7 +135,7 @@ class Karat(Method):
         return self._descend(learner, batch, logits, targets, {name: len(part) for name, part in targets.items()})
 
     def _learn_given(self, learner: Learner, batch: Batch, own: Tensor, generator: torch.Generator) -> StepResult:
-        """Take the step of one of two networks that learns to predict the given labels, by its own rows.
+        """Take the step of one of two networks that learns to predict the given labels, by its `own` rows.
 
         Such a network knows nothing of T, so that it can tell what T is.
         """
@@ -284,7 +262,7 @@ class Karat(Method):
             weight, bias = _of_terms(rows, trusted, self.verdict.posterior[learned], verified, short)
             said[judged] = torch.from_numpy(noisy[judged.numpy()] @ weight.T.numpy()) + bias
             self.task.tell("judging their terms", (int(part) + 1) / constants.parts)
-        self._decide(said)
+        self._decide(said, network_weighs=False)
 
     def finish(self, model: nn.Module) -> Finished:
         """Return the model, with the help of trees where there are some, and the verdict.
@@ -303,18 +281,11 @@ class Karat(Method):
 
     def _hear(self, pair: Sequence[Learner]) -> None:
         """Judge anew, with what each network says of the half that it has not learned."""
-        said, of_trusted = (
-            torch.empty(count, self.task.classes) for count in (len(self.task), len(self.labels.trusted))
-        )
+        said = torch.empty(len(self.task), self.task.classes)
         for half, learner in enumerate(pair):
-            other, verified = (
-                (halves == 1 - half).nonzero().flatten() for halves in (self.halves, self.trusted_halves)
-            )
+            other = (self.halves != half).nonzero().flatten()
             said[other] = logits_at(learner, self.task.noisy_inputs, other)
-            if len(verified):
-                of_trusted[verified] = logits_at(learner, self.task.trusted_inputs, verified)
-        rows = (self.trusted_halves >= 0).nonzero().flatten()
-        self._decide(said, Unseen(rows, of_trusted[rows]))
+        self._decide(said)
 
     def _hear_given(self, pair: Sequence[Learner]) -> None:
         """Judge anew, with networks that predict given labels: of noisy examples those of the other half."""
@@ -329,9 +300,9 @@ class Karat(Method):
         self.hearing = with_judge(self.hearing, Judged(noisy, trusted))
         self._decide(None)
 
-    def _decide(self, network: Tensor | None, trusted: Unseen | None = None) -> None:
+    def _decide(self, network: Tensor | None, network_weighs: bool = True) -> None:
         """Take a new verdict."""
-        self.verdict = decide(self.hearing, self.labels, network, self.constants.verdict, trusted=trusted)
+        self.verdict = decide(self.hearing, self.labels, network, self.constants.verdict, network_weighs=network_weighs)
         self.noise_rate = 1 - self.verdict.posterior.gather(1, self.labels.given[:, None]).mean().item()
 
     def _generator(self) -> torch.Generator:
@@ -352,12 +323,6 @@ def _trusted(learner: Learner, batch: Batch, generator: torch.Generator) -> dict
         return {}
     verified = one_hot(batch.trusted_labels, learner.classes, like=batch.noisy_inputs)
     return {"trusted": (learner.augmentation.weak(batch.trusted_inputs, generator), verified)}
-
-
-def _only(batch: Batch, trusted: Tensor) -> Batch:
-    """Return the batch with these of its trusted examples."""
-    rows = trusted.nonzero().flatten().to(batch.trusted_labels.device)
-    return batch._replace(trusted_inputs=batch.trusted_inputs[rows], trusted_labels=batch.trusted_labels[rows])
 
 
 def _ramp(progress: Progress) -> float:

@@ -34,7 +34,6 @@ from karat.methods.karat.heads import Judged, fit_heads, judged_by, trusted_head
 from karat.methods.karat.hypotheses import (
     FAMILIES,
     MATRICES,
-    Alike,
     Candidate,
     Labelling,
     believed_shares,
@@ -83,13 +82,6 @@ class Hearing(NamedTuple):
     """whether each trusted label is one that the judges of its example have not learned"""
     has_networks: Tensor = torch.zeros(()).bool()
     """whether the last judge are networks"""
-
-
-class Unseen(NamedTuple):
-    """Trusted examples that networks have not learned, and their logits by these."""
-
-    rows: Tensor
-    logits: Tensor
 
 
 class Verdict(NamedTuple):
@@ -226,12 +218,11 @@ def decide(
     network: Tensor | None = None,
     constants: VerdictConstants = CONSTANTS.verdict,
     *,
-    trusted: Unseen | None = None,
+    network_weighs: bool = True,
 ) -> Verdict:
     """Average over all hypotheses; `network` are the logits of networks that have not learned the labels they judge.
 
-    `trusted` is what they say of trusted examples. Then hypotheses weigh more by which the networks find the labels
-    likelier; without it they weigh what they weighed before.
+    `network_weighs`: hypotheses weigh more by which the networks find the given labels likelier.
     """
     families: list[_Family] = []
     predictable = -math.inf
@@ -250,17 +241,19 @@ def decide(
     beliefs: Iterable[_Belief] = _each_candidate(families, labels.given, constants)
     if network is not None:
         before = _each_family(families, labels.given)
-        beliefs = _weighed([_with_network(belief, network, trusted, labels, constants) for belief in before])
+        heard = [_with_network(belief, network, labels, constants) for belief in before]
+        if not network_weighs:
+            heard = [one._replace(weight=belief.weight) for one, belief in zip(heard, before, strict=True)]
+        beliefs = _weighed(heard)
     means, rates = [torch.zeros(())] * 5, []
-    planting = _Planting(labels, hearing.unseen)
     for one in beliefs:  # each is gone before the next one is made
         q = posterior_of(one.p, one.noise.reached)
         rates.append((*_rate(one, q, labels.given, constants), one.weight))
         parts = (one.p, q, one.noise.transition, one.shares, one.mixture)
         means = [whole + one.weight * part for whole, part in zip(means, parts, strict=True)]
-        planting.add(one)
     p, q, transition, shares, mixture = (whole.div_(whole.sum(dim=-1, keepdim=True)) for whole in means)
-    return Verdict(p, q, transition, shares, mixture, torch.tensor(rates), planting.caution(constants))
+    caution = _caution(families, hearing, labels, constants)
+    return Verdict(p, q, transition, shares, mixture, torch.tensor(rates), caution)
 
 
 def _weighed(beliefs: Sequence["_Belief"]) -> list["_Belief"]:
@@ -269,41 +262,36 @@ def _weighed(beliefs: Sequence["_Belief"]) -> list["_Belief"]:
     return [belief._replace(weight=weight) for belief, weight in zip(beliefs, weights, strict=True)]
 
 
-class _Planting:
-    """Trusted examples, planted among the noisy ones under each label y that their class c may have got: by T[c, y]."""
+def _caution(families: Sequence[_Family], hearing: Hearing, labels: Labels, constants: VerdictConstants) -> Tensor:
+    """Return the power a ≤ 1 with which `q^a` claims no more than trusted labels allow, by standard errors.
 
-    def __init__(self, labels: Labels, unseen: Tensor) -> None:
-        self.rows = unseen.nonzero().flatten()[: MOST_PLANTED // labels.classes**2]
-        self.right, self.trusted_shares = labels.trusted[self.rows], labels.trusted_shares
-        count, classes = len(self.rows), labels.classes
-        self.planted = torch.zeros(count, classes, classes)  # [example, true, given]
-        self.given, self.shares = torch.zeros(count, classes), torch.zeros(classes)
-
-    def add(self, belief: "_Belief") -> None:
-        """Add what is believed of them under one of the hypotheses, by its weight."""
-        p, each = belief.of_trusted[self.rows], torch.arange(len(self.rows))
-        matrices = belief.matrices_of(p)
-        joint = p[:, :, None] * matrices
-        self.planted += belief.weight * joint / joint.sum(dim=1, keepdim=True).clamp(min=TINY)
-        self.given += belief.weight * matrices.expand_as(joint)[each, self.right]
-        self.shares += belief.weight * belief.shares
-
-    def caution(self, constants: VerdictConstants) -> Tensor:
-        """Return the power a ≤ 1 with which `q^a` claims no more than trusted labels allow, by standard errors.
-
-        How likely `q^a` makes c says how sure a may be, with log a around 0 before anything is known.
-        """
-        counted = (self.shares / self.trusted_shares.clamp(min=TINY))[self.right]  # they are drawn class by class
-        counted = counted * counted.sum() / counted.square().sum().clamp(min=TINY)
-        chances, claims = self.given * counted[:, None], self.planted.clamp(min=TINY).log()
-        logarithms, each = torch.linspace(-1.5, 1.0, 26), torch.arange(len(self.rows))
-        likelihood = torch.stack(
-            [((claims * power).log_softmax(dim=1)[each, self.right] * chances).sum() for power in logarithms.exp()]
-        )
-        belief = (likelihood - (logarithms / constants.caution_width).square() / 2).softmax(dim=0)
-        mean = (belief * logarithms).sum()
-        deviation = (belief * (logarithms - mean).square()).sum().sqrt()
-        return (mean - constants.safe_errors * deviation).exp().clamp(max=1.0)
+    Every unseen trusted example is planted among the noisy ones under each label y that its class c may have got, with
+    the weight T[c, y]. How likely `q^a` makes c says how sure a may be, with log a around 0 before anything is known.
+    """
+    pairs = [(said.trusted, candidate) for said, found in families for candidate in found]
+    rows = hearing.unseen.nonzero().flatten()[: MOST_PLANTED // labels.classes**2]
+    right, each = labels.trusted[rows], torch.arange(len(rows))
+    planted = torch.zeros(len(rows), labels.classes, labels.classes)  # [example, true, given]
+    shares, given = torch.zeros(labels.classes), torch.zeros(len(rows), labels.classes)
+    for weight, (logits, one) in zip(shares_of([one for _, one in pairs]), pairs, strict=True):
+        if weight >= constants.least_weight:
+            p = one.predictions(logits[:, rows])
+            matrices = one.matrices(p)
+            joint = p[:, :, None] * matrices
+            planted += weight * joint / joint.sum(dim=1, keepdim=True).clamp(min=TINY)
+            given += weight * matrices.expand_as(joint)[each, right]
+            shares += weight * one.shares
+    counted = (shares / labels.trusted_shares.clamp(min=TINY))[right]  # they are drawn class by class
+    counted = counted * counted.sum() / counted.square().sum().clamp(min=TINY)
+    chances, claims = given * counted[:, None], planted.clamp(min=TINY).log()
+    logarithms = torch.linspace(-1.5, 1.0, 26)
+    likelihood = torch.stack(
+        [((claims * power).log_softmax(dim=1)[each, right] * chances).sum() for power in logarithms.exp()]
+    )
+    belief = (likelihood - (logarithms / constants.caution_width).square() / 2).softmax(dim=0)
+    mean = (belief * logarithms).sum()
+    deviation = (belief * (logarithms - mean).square()).sum().sqrt()
+    return (mean - constants.safe_errors * deviation).exp().clamp(max=1.0)
 
 
 class _Belief(NamedTuple):
@@ -314,26 +302,18 @@ class _Belief(NamedTuple):
     shares: Tensor
     mixture: Tensor
     weight: float
-    of_trusted: Tensor
-    """p of the trusted examples"""
-    alike: Alike | None = None
-
-    def matrices_of(self, p: Tensor) -> Tensor:
-        """Return T of each example [example, true, given], or one for all."""
-        return self.noise.transition.to(p)[None] if self.alike is None else self.alike.matrices(p)
 
 
 def _each_candidate(families: Sequence[_Family], given: Tensor, constants: VerdictConstants) -> Iterator[_Belief]:
     """Yield what is believed under each candidate that weighs something, with its share of their weights."""
-    pairs = [(said, candidate) for said, found in families for candidate in found]
+    pairs = [(said.noisy, candidate) for said, found in families for candidate in found]
     weights = shares_of([candidate for _, candidate in pairs])
     kept = [(weight, *pair) for weight, pair in zip(weights, pairs, strict=True) if weight >= constants.least_weight]
     whole = sum(weight for weight, *_ in kept)
-    for weight, said, one in kept:
-        p = one.predictions(said.noisy)
+    for weight, logits, one in kept:
+        p = one.predictions(logits)
         noise = Labelling(one.transition, one.reached(p, given))
-        of_trusted = one.predictions(said.trusted)
-        yield _Belief(p, noise, one.shares, one.mixture, weight / whole, of_trusted, one.alike)
+        yield _Belief(p, noise, one.shares, one.mixture, weight / whole)
 
 
 def _each_family(families: Sequence[_Family], given: Tensor) -> list[_Belief]:
@@ -347,61 +327,44 @@ def _each_family(families: Sequence[_Family], given: Tensor) -> list[_Belief]:
             found[0].shares,
             torch.stack([w * one.mixture for w, one in zip(shares_of(found), found, strict=True)]).sum(dim=0),
             share,
-            weighed_predictions([(said.trusted, one) for one in found]),
         )
         for share, (said, found) in zip(shares, families, strict=True)
     ]
 
 
-def _with_network(
-    belief: _Belief, network: Tensor, trusted: Unseen | None, labels: Labels, constants: VerdictConstants
-) -> _Belief:
-    """Return `p' = (1 − f)·softmax(α·log p + β·z) + f·π` with what makes the labels likeliest, given T.
+def _with_network(belief: _Belief, network: Tensor, labels: Labels, constants: VerdictConstants) -> _Belief:
+    """Return `p' = (1 − f)·softmax(α·log p + β·z) + f·π` with what makes the given labels likeliest under T.
 
-    Noisy labels are unseen for networks, and so are the trusted ones that each has not learned: they tell how sure the
-    networks may be, and weigh the hypothesis by p' as they did by p. Where T is not one rate, noisy labels alone would
-    let p' be as sharp as T allows.
+    The noise stays what trusted labels allowed: networks have learned a verdict that these had a part in, so they are
+    no unseen labels for networks. Given it the noisy labels, which are unseen, tell how sure the networks may be, and
+    they weigh the hypothesis by p' as they did by p.
     """
+    judged = torch.stack([belief.p.clamp(min=TINY).log(), network.log_softmax(dim=1)])
     start = torch.tensor([0.0, 0.0, math.log(constants.floors[0])])
     logarithms = start.clone().requires_grad_()  # of α, β and f
     optimizer = torch.optim.LBFGS([logarithms], max_iter=30, line_search_fn="strong_wolfe")
-    count = noisy_count(labels, constants)
 
-    def judged(p: Tensor, logits: Tensor) -> Tensor:
-        return torch.stack([p.clamp(min=TINY).log(), logits.log_softmax(dim=1)])
-
-    def predicted(of: Tensor) -> Tensor:
+    def predicted() -> Tensor:
         # A step too far must not end in numbers that no later one comes back from.
         *factors, floor = logarithms.clamp(-LARGEST, LARGEST).exp().unbind()
-        return predictions(of, torch.stack(factors), 1.0, floor.clamp(max=0.5), belief.shares)
+        return predictions(judged, torch.stack(factors), 1.0, floor.clamp(max=0.5), belief.shares)
 
-    def likelihood(p: Tensor, of_trusted: Tensor) -> Tensor:
-        noisy = (p * belief.noise.reached).sum(dim=1).clamp(min=TINY).log().mean()
-        if trusted is None:
-            return count * noisy
-        weighed = of_trusted * (labels.trusted_shares / belief.shares)
-        right = weighed.gather(1, labels.trusted[trusted.rows, None]) / weighed.sum(dim=1, keepdim=True)
-        return count * noisy + right.clamp(min=TINY).log().sum()
-
-    noisy = judged(belief.p, network)
-    verified = noisy[:, :0] if trusted is None else judged(belief.of_trusted[trusted.rows], trusted.logits)
+    def likelihoods(p: Tensor) -> Tensor:
+        return (p * belief.noise.reached).sum(dim=1).clamp(min=TINY)
 
     def objective() -> Tensor:
         optimizer.zero_grad()
-        loss = (logarithms - start).square().sum() / 2 - likelihood(predicted(noisy), predicted(verified))
+        likelihood = likelihoods(predicted()).log().sum()
+        loss = (logarithms - start).square().sum() / 2 - likelihood
         loss.backward()
         return loss
 
     optimizer.step(objective)
     if not logarithms.isfinite().all():
         return belief  # as it was without networks
-    with torch.no_grad():
-        p, of_trusted = predicted(noisy), belief.of_trusted.clone()
-        if trusted is None:
-            return belief._replace(p=p)
-        of_trusted[trusted.rows] = predicted(verified)
-        gained = likelihood(p, of_trusted[trusted.rows]) - likelihood(belief.p, belief.of_trusted[trusted.rows])
-    return belief._replace(p=p, of_trusted=of_trusted, weight=belief.weight + gained.item())
+    p = predicted().detach()
+    before, after = (likelihoods(of).log().mean().item() for of in (belief.p, p))
+    return belief._replace(p=p, weight=belief.weight + noisy_count(labels, constants) * (after - before))
 
 
 def _rate(belief: _Belief, q: Tensor, given: Tensor, constants: VerdictConstants) -> tuple[float, float]:

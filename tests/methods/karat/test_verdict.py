@@ -305,9 +305,18 @@ def test_networks_that_know_everything_outweigh_judges_that_know_nothing():
     assert verdict.posterior.gather(1, labels[10:, None]).min() > 0.99
 
 
-@pytest.mark.parametrize("size", [1e3, 1e6])
-def test_logits_of_any_size_leave_the_verdict_finite(size):
-    """The search for what networks are worth ended in no number on 50,000 images, and with it every target."""
-    _, verdict, true = heard(lambda true, given: size * torch.eye(CLASSES)[true])
+@pytest.mark.parametrize("reached", [1e30, float("nan")])
+def test_a_search_that_goes_too_far_leaves_the_verdict_finite(reached, monkeypatch):
+    """On 50,000 images it ended in no number under a hypothesis that weighed nothing, and with it every target."""
+    inputs, true, given, trusted, noisy = table(spread=2.5, rate=0.4)
+    view, labels = View(inputs[noisy], inputs[trusted]), Labels(given[noisy], true[trusted], CLASSES)
+    hearing = heard_of(view, labels)
+
+    def too_far(optimizer, closure):
+        with torch.no_grad():
+            optimizer.param_groups[0]["params"][0].fill_(reached)
+
+    monkeypatch.setattr(torch.optim.LBFGS, "step", too_far)
+    verdict = decide(hearing, labels, 4 * torch.eye(CLASSES)[true[noisy]], QUICK)
     assert all(part.isfinite().all() for part in verdict)
-    torch.testing.assert_close(verdict.posterior.sum(dim=1), torch.ones(len(true)))
+    torch.testing.assert_close(verdict.posterior.sum(dim=1), torch.ones(len(labels.given)))

@@ -140,7 +140,7 @@ class Karat(Method):
         Such a network knows nothing of T, so that it can tell what T is.
         """
         rows = own.nonzero().flatten().to(batch.noisy_inputs.device)
-        if not len(rows):
+        if len(rows) < 2:  # one is too few for BatchNorm
             return self._found(batch, {})
         logits = learner.network(learner.noisy_view(batch, generator)[rows])
         targets = {"weak": one_hot(batch.given_labels[rows], learner.classes, like=batch.noisy_inputs)}

@@ -7,8 +7,9 @@ import torch
 
 from karat.methods.karat.constants import TreeConstants, VerdictConstants
 from karat.methods.karat.folds import Labels, View, deal
+from karat.methods.karat.hearing import hear
 from karat.methods.karat.hypotheses import mixtures_of
-from karat.methods.karat.verdict import decide, hear
+from karat.methods.karat.verdict import decide
 from karat.noise_matrix import asymmetric_transition, symmetric_transition, without_noise
 
 CLASSES, TRUSTED = 3, 10

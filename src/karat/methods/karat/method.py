@@ -21,9 +21,10 @@ from karat.methods.karat.classifier import SoftlyLabelled, fit_classifier, fit_s
 from karat.methods.karat.constants import CONSTANTS, ClassifierConstants, Constants
 from karat.methods.karat.folds import Labels, View, deal
 from karat.methods.karat.heads import Judged
+from karat.methods.karat.hearing import Hearing, hear, with_judge
 from karat.methods.karat.hypotheses import is_even
 from karat.methods.karat.own_scale import OwnScale, own_scale
-from karat.methods.karat.verdict import Hearing, Verdict, decide, hear, with_judge
+from karat.methods.karat.verdict import Verdict, decide
 from karat.methods.karat.views import look_at
 from karat.methods.method import Finished, Judgement, Method, Phase, Task, logits_at
 from karat.methods.settings import KaratSettings

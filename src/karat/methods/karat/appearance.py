@@ -146,11 +146,6 @@ def _patch_responses(
     side = min(6 if min(height, width) > 20 else 4, height, width)
     flat = constants.contrast * sample.var().item() + TINY
 
-    def patches(images: Tensor) -> Tensor:
-        found = F.unfold(images, side).transpose(1, 2)
-        variance, mean = torch.var_mean(found, dim=2, keepdim=True, correction=0)
-        return (found - mean) / (variance + flat).sqrt()
-
     def drawn(highest: int, count: int) -> Tensor:
         return torch.randint(highest, (count,), generator=generator).to(sample.device)
 
@@ -158,28 +153,36 @@ def _patch_responses(
     some, places = sample[drawn(len(sample), 2_000)], drawn(count, 20_000).view(10, -1)  # ten patches of each
     found = torch.cat(
         [
-            patches(part)[torch.arange(len(part), device=at.device), at]
+            F.unfold(part, side).transpose(1, 2)[torch.arange(len(part), device=at.device), at]
             for part, at in zip(some.split(constants.chunk), places.split(constants.chunk, dim=1), strict=True)
         ],
         dim=1,
     ).flatten(0, 1)
+    variance, mean = torch.var_mean(found, dim=1, keepdim=True, correction=0)
+    found = (found - mean) / (variance + flat).sqrt()
     mean = found.mean(dim=0)
     variances, axes = torch.linalg.eigh((found - mean).T @ (found - mean) / len(found))
     whitening = axes * (variances.clamp(min=0) + constants.flattening * variances.mean() + TINY).rsqrt() @ axes.T
     white = (found - mean) @ whitening
     lengths = white.norm(dim=1)
-    filters = (F.normalize(white[lengths >= lengths.median() / 2][: constants.filters], dim=1) @ whitening).T
-    offset = mean @ filters
+    filters = F.normalize(white[lengths >= lengths.median() / 2][: constants.filters], dim=1) @ whitening
+    offset = filters @ mean
+    # A patch without its mean, times a filter, is the patch times the filter without its own: a convolution of images.
+    filters = (filters - filters.mean(dim=1, keepdim=True)).view(-1, sample.shape[1], side, side)
+    filters = filters.contiguous(memory_format=torch.channels_last)
     grid = torch.eye(count, device=sample.device).view(-1, 1, height - side + 1, width - side + 1)
     # This product is faster than the pooling.
     pooling = F.adaptive_avg_pool2d(grid, constants.grid).flatten(1).T.contiguous()
 
     def describe(images: Tensor) -> Tensor:
-        found = patches(_shrunk(images, constants))
-        response = (found.flatten(0, 1) @ filters).sub_(offset).unflatten(0, found.shape[:2])
-        above = pooling @ (response - constants.threshold).relu_()
-        below = pooling @ response.neg_().sub_(constants.threshold).relu_()
-        return torch.cat([above, below], dim=2).flatten(1)
+        images = _shrunk(images, constants).contiguous(memory_format=torch.channels_last)
+        moments = torch.cat([images, images.square()]).mean(dim=1, keepdim=True)
+        mean, square = F.avg_pool2d(moments, side, stride=1).chunk(2)
+        contrast = ((square - mean.square()).clamp_(min=0) + flat).rsqrt_()
+        response = F.conv2d(images, filters).mul_(contrast).permute(0, 2, 3, 1).flatten(1, 2).sub_(offset)
+        beyond = F.softshrink(response, constants.threshold)
+        difference, total = pooling @ beyond, pooling @ beyond.abs_()
+        return torch.cat([total + difference, total - difference], dim=2).flatten(1).div_(2)
 
     return (lambda images: (describe(images) + describe(images.flip(3))) / 2) if mirrored else describe
 

@@ -150,6 +150,15 @@ def test_metrics_hold_both_accuracies_and_the_coefficients():
     assert (trainer.ledger.times_seen.sum() == 12 * 20).item()
 
 
+def test_before_the_end_a_sample_of_the_test_examples_is_measured(monkeypatch):
+    monkeypatch.setattr("karat.training.trainer.MEASURED_BETWEEN", 30)
+    trainer = trained(config(), steps=6)
+    assert trainer.end_epoch()["test_examples"] == 30
+    while not trainer.finished:
+        trainer.train_step()
+    assert trainer.end_epoch()["test_examples"] == len(trainer.task.dataset.test) > 30
+
+
 def test_the_end_of_an_epoch_begins_new_sums():
     trainer = trained(config(), steps=7)
     assert "total" in trainer.end_epoch()

@@ -22,7 +22,7 @@ from karat.report.run_files import RunFiles
 
 MATRIX_CLASSES = 20  # more do not fit: then the commonest confusions are listed
 SAMPLED = 1_500  # dots of the scatter: more hide each other
-_NO_LOSS = re.compile("step|epoch|rate|seconds|.*(accuracy|top5|share|trust)")  # the other metrics
+_NO_LOSS = re.compile("step|epoch|rate|seconds|test_examples|.*(accuracy|top5|share|trust)")  # the other metrics
 _TOTAL = ("total", "loss")
 _LOSSES = {"loss": "total", "weighted": "weighted (ω)", "relabelled": "relabelled (λ)"}  # where words say more
 _COEFFICIENTS = {  # in the metrics -> name, colour, dashed

@@ -101,7 +101,10 @@ class Method(ABC):
         self.task = task
 
     def phases(self, settings: Any) -> tuple[Phase, ...]:
-        """Return the parts of the run; their shares sum to 1."""
+        """Return the parts of the run; their shares sum to 1.
+
+        Asked again once the first one has begun: what is found there may change the shares, not the number.
+        """
         return (Phase(1.0),)
 
     def begin_phase(self, number: int, learner: Learner, settings: Any, generator: torch.Generator) -> Tensor | None:

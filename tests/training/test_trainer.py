@@ -159,29 +159,6 @@ def test_before_the_end_a_sample_of_the_test_examples_is_measured(monkeypatch):
     assert trainer.end_epoch()["test_examples"] == len(trainer.task.dataset.test) > 30
 
 
-def test_what_is_found_when_the_first_phase_begins_lays_out_the_run(monkeypatch, tmp_path):
-    """Asymmetric noise: networks predict given labels, and judge for half of 12 steps; a resumed run knows it."""
-    from karat.methods.karat.method import Karat
-
-    settings = config("karat", data=replace(Config().data, name="digits", trusted_per_class=5, limit=120))
-
-    def found(self, generator):
-        self.seed, self.is_literal = 1, True
-
-    monkeypatch.setattr(Karat, "look", found)
-    monkeypatch.setattr("karat.methods.karat.method.is_even", lambda *matrix: False)
-    monkeypatch.setattr(Karat, "_hear_given", lambda self, pair: None)
-    trainer = Trainer(settings, task_of(settings))
-    assert [len(span) for span in trainer.course.spans] == [2, 2, 8]
-    trainer.train_step()
-    assert [len(span) for span in trainer.course.spans] == [3, 3, 6]
-    file = tmp_path / "checkpoint.pt"
-    save_checkpoint(file, trainer.state_dict())
-    resumed = Trainer(settings, task_of(settings))
-    resumed.load_state_dict(load_checkpoint(file))
-    assert resumed.course.spans == trainer.course.spans
-
-
 def test_the_end_of_an_epoch_begins_new_sums():
     trainer = trained(config(), steps=7)
     assert "total" in trainer.end_epoch()

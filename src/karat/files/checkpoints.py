@@ -11,7 +11,7 @@ from torch import Tensor
 from karat.errors import DamagedFile, UserError, unreadable
 from karat.files.atomic import replacing
 
-FORMAT = "karat checkpoint 5"
+FORMAT = "karat checkpoint 4"
 OLDER = ("karat checkpoint 1", "karat checkpoint 2", "karat checkpoint 3")
 PLAIN_TYPES = (bool, int, float, str, type(None))
 

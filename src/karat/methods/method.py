@@ -101,10 +101,7 @@ class Method(ABC):
         self.task = task
 
     def phases(self, settings: Any) -> tuple[Phase, ...]:
-        """Return the parts of the run; their shares sum to 1.
-
-        Asked again once the first one has begun: what is found there may change the shares, not the number.
-        """
+        """Return the parts of the run; their shares sum to 1."""
         return (Phase(1.0),)
 
     def begin_phase(self, number: int, learner: Learner, settings: Any, generator: torch.Generator) -> Tensor | None:

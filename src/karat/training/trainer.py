@@ -82,7 +82,7 @@ class Trainer:
 
     def _make_method(self) -> None:
         """Make network, optimizer and method from the global random state, and lay out the run."""
-        config = self.config
+        config, optimizer = self.config, self.config.optimizer
         torch.manual_seed(config.seed)
         self.learner = new_learner(config, self.task, self.device, self.build, self.ranks)
         self.settings = settings_of(config.method, config.methods)
@@ -97,14 +97,9 @@ class Trainer:
             self.ranks,
         )
         self.method = make_method(config.method, seen, self.settings)
+        assert optimizer.rate is not None  # settled by the plan
         self.model = self.method.deployed(self.learner.network.module)
         self.kept = KeptModels(self.model, config.training.average_decay)
-        self._lay_out()
-
-    def _lay_out(self) -> None:
-        """Lay out the run; what a method finds when its first phase begins may change how long the others are."""
-        optimizer = self.config.optimizer
-        assert optimizer.rate is not None  # settled by the plan
         self.course = make_course(
             self.method.phases(self.settings),
             optimizer.schedule,
@@ -268,7 +263,6 @@ class Trainer:
             part.load_state_dict(state[name])
         self.generator.set_state(state["generator"])
         restore_random_states(state["random_states"])
-        self._lay_out()
 
     def _parts(self) -> dict[str, Any]:
         ledgers = {"ledger": self.ledger, "trusted_ledger": self.trusted_ledger} if self.writes else {}
@@ -289,9 +283,7 @@ class Trainer:
 
     def _begin_phase(self, number: int) -> None:
         rows = self._prepared_phase(number)
-        if number == 0:
-            self._lay_out()
-        elif self.course.phases[number].fresh:
+        if number > 0 and self.course.phases[number].fresh:
             for learner in (self.learner, *self.method.partners):
                 fresh = new_module(self.config, self.task, self.device, self.build)
                 learner.network.module.load_state_dict(fresh.state_dict())

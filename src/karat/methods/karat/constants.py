@@ -98,10 +98,7 @@ class VerdictConstants:
 class NetworkConstants:
     """How networks learn the verdict."""
 
-    # Share of the steps in which there are two, each of which learns one half of the examples. CIFAR-10 at 40 and 80%,
-    # 10,000 images, seed 0: 74.6 and 61.3 with 0.34, 74.1 and 60.2 with 0.5 (DECISIONS.md).
-    apart: float = 0.34
-    apart_literal: float = 0.5  # and where they predict given labels, and what T is hangs on them: 74.7, with 0.34 74.0
+    apart: float = 0.5  # share of the steps in which there are two, each of which learns one half of the examples
     # In a round of it: networks that know half of the labels each soon know all that these say, and long runs are for
     # the one that knows them all.
     most_steps_apart: int = 400

@@ -60,16 +60,15 @@ class Karat(Method):
             self.trusted_share = self.constants.network.trusted_share
 
     def phases(self, settings: KaratSettings) -> tuple[Phase, ...]:
-        """Return the phase of two networks, where there are two, and that of one; T is known once the first begins."""
+        """Return the phase of two networks, where there are two, and that of one."""
         network = self.constants.network
         if self.partner is None:
             return (Phase(1.0, rate=network.rate_of_vectors),)
-        apart = network.apart_literal if self.is_literal else network.apart
         first = Phase(
-            apart / settings.rounds, most_steps=network.most_steps_apart, most_epochs=network.most_epochs_apart
+            network.apart / settings.rounds, most_steps=network.most_steps_apart, most_epochs=network.most_epochs_apart
         )
         judging = [first._replace(fresh=not number) for number in range(settings.rounds)]
-        return (*judging, Phase(1 - apart, fresh=False, rate=network.rate_together))
+        return (*judging, Phase(1 - network.apart, fresh=False, rate=network.rate_together))
 
     def begin_phase(
         self, number: int, learner: Learner, settings: KaratSettings, generator: torch.Generator

@@ -33,7 +33,7 @@ from karat.training.streams import Streams, new_generator
 
 FEWEST_TRUSTED = 10  # in a batch, unless it is smaller
 # Test examples on which an epoch is measured, but the last: 12 passes over 10,000 images of CIFAR-10 spent a third of
-# their time on its 10,000 test images.
+# their passes on its 10,000 test images (a backward pass counts as two).
 MEASURED_BETWEEN = 2_000
 STEPS_BETWEEN_CHECKPOINTS = 50  # at least: writing one takes as long as several steps of a small network
 

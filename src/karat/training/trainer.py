@@ -200,7 +200,8 @@ class Trainer:
         test, validation = self.task.dataset.test, self.task.validation
         found = self._on_trusted()
         if len(test):
-            test = test if self.finished else test.subset(evenly_spaced(len(test), MEASURED_BETWEEN))
+            if len(test) > MEASURED_BETWEEN and not self.finished:
+                test = test.subset(evenly_spaced(len(test), MEASURED_BETWEEN))
             found["test_examples"] = len(test)
             averaged = evaluate(self._shared(self.kept.averaged.module), test.inputs, test.labels)
             raw = evaluate(self._shared(self.model), test.inputs, test.labels)

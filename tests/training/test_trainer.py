@@ -16,7 +16,7 @@ from karat.training.audit_record import audit_record
 from karat.training.fit import fit
 from karat.training.random_states import random_states, restore_random_states
 from karat.training.tasks import task_of
-from karat.training.trainer import Trainer
+from karat.training.trainer import Trainer, sampled
 
 NOISE = NoiseSettings(kind="uniform", rate=0.6)
 
@@ -157,6 +157,11 @@ def test_before_the_end_a_sample_of_the_test_examples_is_measured(monkeypatch):
     while not trainer.finished:
         trainer.train_step()
     assert trainer.end_epoch()["test_examples"] == len(trainer.task.dataset.test) > 30
+
+
+def test_a_sample_of_test_examples_has_all_classes_where_these_come_in_turn():
+    """10,000 examples of ten classes in turn: every fifth one would be of two of them."""
+    assert sampled(10_000, 2_000).remainder(10).bincount().min() > 150
 
 
 def test_the_end_of_an_epoch_begins_new_sums():

@@ -22,7 +22,7 @@ from karat.methods.method import Finished, Tell, ignored
 from karat.methods.step import Batch, Progress, StepResult
 from karat.models import build_model
 from karat.settings.config import Config
-from karat.training.build import Build, evenly_spaced, method_task, new_learner, new_module
+from karat.training.build import Build, method_task, new_learner, new_module
 from karat.training.kept_models import KeptModels
 from karat.training.metrics import EpochSums, coefficient_metrics
 from karat.training.optimizers import set_rate
@@ -195,13 +195,13 @@ class Trainer:
     def _measured(self) -> dict[str, float]:
         """Measure averaged and raw weights on test examples, averaged ones on trusted and held-out ones.
 
-        Before the run is over the test examples are a sample from all parts of the set.
+        Before the run is over the test examples are a sample, always the same.
         """
         test, validation = self.task.dataset.test, self.task.validation
         found = self._on_trusted()
         if len(test):
             if len(test) > MEASURED_BETWEEN and not self.finished:
-                test = test.subset(evenly_spaced(len(test), MEASURED_BETWEEN))
+                test = test.subset(sampled(len(test), MEASURED_BETWEEN))
             found["test_examples"] = len(test)
             averaged = evaluate(self._shared(self.kept.averaged.module), test.inputs, test.labels)
             raw = evaluate(self._shared(self.model), test.inputs, test.labels)
@@ -339,6 +339,15 @@ class Trainer:
         if dataset.modality is not IMAGES or not self.config.augmentation.mirrors(dataset.flip):
             return None
         return self._first_mirrored[rows] ^ bool(epoch % 2)
+
+
+def sampled(count: int, most: int) -> Tensor:
+    """Return that many rows drawn from all, in their order: a set may have its classes in turn.
+
+    >>> sampled(10, most=3)
+    tensor([1, 4, 7])
+    """
+    return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:most].sort().values
 
 
 def _same_weights(one: nn.Module, other: nn.Module) -> bool:

@@ -72,6 +72,10 @@ class Timed:
         """Return the strong view."""
         return self._view(self._augmentation.strong, inputs, generator)
 
+    def close_up(self, inputs: Tensor, generator: torch.Generator, mirrored: Tensor | None = None) -> Tensor:
+        """Return the close-up."""
+        return self._view(self._augmentation.close_up, inputs, generator, mirrored)
+
 
 def stepper(method: str, model: str, batch: int, ranks: Ranks | None, counted: Counted) -> Any:
     """Return what takes one step of a method."""

@@ -64,6 +64,7 @@ class Unchanged:
         return inputs
 
     strong = weak
+    close_up = weak
 
 
 def step_of(model: str, variant: Variant, pieces: int | None = None) -> Callable[[], object]:

@@ -44,6 +44,43 @@ def test_image_views_keep_shape_and_range_and_depend_on_the_generator_alone(shap
     assert not torch.equal(found[0][0], found[0][1])
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_close_ups_keep_shape_and_range_and_depend_on_the_generator_alone(shape):
+    augmentation = make_augmentation(shape, True, AugmentationSettings())
+    one, again, other = (augmentation.close_up(images(shape), torch.Generator().manual_seed(s)) for s in (1, 1, 2))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    assert one.shape == (8, *shape)
+    assert one.min() >= -1
+    assert one.max() <= 1
+
+
+@pytest.mark.parametrize(("side", "whole"), [(16, True), (40, False)])
+def test_close_ups_show_a_part_of_images_that_are_large_enough(side, whole):
+    """A frame on the border, a pixel wide, is outside of most parts of 40 pixels; of 16 pixels all are shown.
+
+    Shifts of a sixteenth may move one row and one column out, never two.
+    """
+    frame = torch.full((200, 1, side, side), -1.0)
+    frame[:, :, [0, -1]] = frame[:, :, :, [0, -1]] = 1.0
+    close = make_augmentation((1, side, side), False, AugmentationSettings()).close_up(frame, torch.Generator())
+    rows, columns = (close[:, 0, :, side // 2], close[:, 0, side // 2])
+    seen = (close[:, 0].flatten(1) > close[:, 0].flatten(1).mean(dim=1, keepdim=True) + 0.1).any(dim=1)
+    assert rows.shape == columns.shape == (200, side)
+    assert seen.all() == whole
+
+
+def test_who_says_which_close_ups_are_mirrored_decides_it():
+    """The left half is dark; brightness and contrast change it, but the other half stays brighter."""
+    half = torch.ones(64, 1, 16, 16)
+    half[..., :8] = -0.5
+    mirrored = torch.arange(64) % 2 == 0
+    close = make_augmentation((1, 16, 16), True, AugmentationSettings(crop=0.0)).close_up(
+        half, torch.Generator(), mirrored
+    )
+    assert torch.equal(close[:, 0, 8, 2] > close[:, 0, 8, 13], mirrored)
+
+
 def test_every_policy_can_be_drawn():
     """Every operation of the policies works on its images: 40 draws of 2 of 13 miss one of them in 1 of 800."""
     for shape, policy in itertools.product([(1, 8, 8), (3, 16, 16)], ["randaugment", "autoaugment"]):

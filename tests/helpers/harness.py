@@ -22,6 +22,9 @@ class Unchanged:
     def strong(self, inputs, generator):
         return inputs
 
+    def close_up(self, inputs, generator, mirrored=None):
+        return inputs
+
 
 class Jitter(Unchanged):
     def strong(self, inputs, generator):

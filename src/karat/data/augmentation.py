@@ -1,17 +1,25 @@
 """Line 1 of Algorithm 1: weak and strong views of a whole batch, from one seeded generator.
 
 Images (channels first, values in [-1, 1]) are augmented by shifts and mirroring (weak); strong goes on top of
-it: policy (kornia's) -> mirror and shift -> cutout. Vectors get feature dropout and small noise instead.
+it: policy (kornia's) -> mirror and shift -> cutout. A close-up, for methods that compare views, is a part of the image
+in other colours. Vectors get feature dropout and small noise instead.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from karat.data.settings import AugmentationSettings
 from karat.errors import UserError
+
+SMALLEST_PART = 0.5  # of an image's area that a close-up shows
+FEWEST_SHOWN = 20  # pixels of its shorter side, where there are so many: with fewer nobody sees what it is
+MOST_STRETCHED = 1.2  # one side against the other
+BRIGHTNESS, CONTRAST, SATURATION = 0.4, 0.4, 0.6  # by how much of themselves they change at most
+GREY = 0.2  # share of the close-ups without colours
 
 
 class ImageAugmentation:
@@ -34,6 +42,11 @@ class ImageAugmentation:
             changed = self._policy((inputs + 1) / 2).clamp(0, 1) * 2 - 1 if len(self._policy) else inputs
             return self._cutout(self._moved(changed, generator, None))
 
+    def close_up(self, inputs: Tensor, generator: torch.Generator, mirrored: Tensor | None = None) -> Tensor:
+        """Show a part of it, at the size of the whole, in other colours; shift and mirror it."""
+        with torch.no_grad():
+            return recoloured(_part(self._moved(inputs, generator, mirrored), generator), generator)
+
     def _moved(self, images: Tensor, generator: torch.Generator, mirrored: Tensor | None) -> Tensor:
         count, device = len(images), generator.device
         if self._flip and mirrored is None:
@@ -47,6 +60,42 @@ class ImageAugmentation:
             backwards = columns.flip(1)
             columns = torch.where(mirrored.to(images.device)[:, None], backwards, columns)
         return taken(images, rows, columns)
+
+
+def _part(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a part of each image, stretched a little, at the size of the whole; small images are shown whole."""
+    area, stretch, right, down = _uniform(4, len(images), generator).to(images).unbind()
+    smallest = min(1.0, max(SMALLEST_PART, (FEWEST_SHOWN / min(images.shape[2:])) ** 2))
+    side = (smallest + (1 - smallest) * area).sqrt()
+    factor = MOST_STRETCHED ** (2 * stretch - 1)
+    width, height = (side * factor).clamp(max=1), (side / factor).clamp(max=1)
+    place = images.new_zeros(len(images), 2, 3)
+    place[:, 0, 0], place[:, 1, 1] = width, height
+    place[:, 0, 2], place[:, 1, 2] = (2 * right - 1) * (1 - width), (2 * down - 1) * (1 - height)
+    grid = F.affine_grid(place, list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
+
+
+def recoloured(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Return images of other brightness and contrast, and those with three channels of other saturation or without.
+
+    >>> grey = recoloured(torch.full((2, 1, 4, 4), -1.0), torch.Generator().manual_seed(0))
+    >>> torch.equal(grey, torch.full((2, 1, 4, 4), -1.0))  # black stays black
+    True
+    """
+    drawn = _uniform(4, len(images), generator).to(images)[:, :, None, None, None]
+    brightness, contrast, saturation = (
+        1 + most * (2 * part - 1) for most, part in zip((BRIGHTNESS, CONTRAST, SATURATION), drawn[:3], strict=True)
+    )
+    bright = brightness * (images + 1) / 2
+    found = bright.mean(dim=(1, 2, 3), keepdim=True).lerp(bright, contrast)
+    if images.shape[1] == 3:
+        found = found.mean(dim=1, keepdim=True).lerp(found, torch.where(drawn[3] < GREY, 0.0, saturation))
+    return (2 * found.clamp(0, 1) - 1).contiguous(memory_format=torch.channels_last)
+
+
+def _uniform(numbers: int, count: int, generator: torch.Generator) -> Tensor:
+    return torch.rand(numbers, count, generator=generator, device=generator.device)
 
 
 def shift_of(share: float, side: int) -> int:
@@ -106,6 +155,10 @@ class VectorAugmentation:
     def weak(self, inputs: Tensor, generator: torch.Generator, mirrored: Tensor | None = None) -> Tensor:
         """Add a little noise; vectors have no mirror image."""
         return inputs + 0.1 * self._noise * _normal_like(inputs, generator)
+
+    def close_up(self, inputs: Tensor, generator: torch.Generator, mirrored: Tensor | None = None) -> Tensor:
+        """Vectors have no parts: this is the strong view."""
+        return self.strong(inputs, generator)
 
     def strong(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         """Set random features to their mean, 0, and add noise."""

@@ -30,6 +30,9 @@ class _Unused:
     def strong(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         return inputs
 
+    def close_up(self, inputs: Tensor, generator: torch.Generator, mirrored: Tensor | None = None) -> Tensor:
+        return inputs
+
 
 def other_labels(labels: Tensor, classes: int, generator: torch.Generator) -> Tensor:
     """Draw for each label another one, all others being equally likely."""

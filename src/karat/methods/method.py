@@ -95,6 +95,7 @@ class Method(ABC):
     remembers: tuple[str, ...] = ()
     partners: tuple[Learner, ...] = ()  # further networks, which are trained and restarted with the learner's
     partners_begin_alike = False
+    average_decay = 0.99  # of the weights, where nobody says which
     trusted_share = 1.0  # trusted examples in a batch, for each noisy one, where nobody says how many
 
     def __init__(self, task: Task, settings: Any) -> None:

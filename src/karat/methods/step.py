@@ -23,6 +23,10 @@ class Augmentation(Protocol):
         """Return a strongly changed view of weakly augmented inputs."""
         ...
 
+    def close_up(self, inputs: Tensor, generator: torch.Generator, mirrored: Tensor | None = None) -> Tensor:
+        """Return a view of a part of each input, to be compared with another view of it."""
+        ...
+
 
 class Progress(NamedTuple):
     """How far a run, or the phase of a run, has come: `step` of `total_steps`, counted from 0.

@@ -70,7 +70,8 @@ class TrainingSettings:
         trusted_balanced: whether a trusted batch holds every class equally often.
         label_smoothing: share of a hard label that goes to all classes, in plain training (supervised, trusted_only,
             trusted_finetune, cleanlab); other methods have losses of their own.
-        average_decay: decay of the exponential average of the weights; 0 evaluates the raw weights.
+        average_decay: decay of the exponential average of the weights; 0 evaluates the raw weights, null takes the
+            method's own: 0.97 for karat on images, 0.99 for all others.
         evaluate_every: epochs between two evaluations.
         checkpoint_every: steps between two checkpoints; null is one epoch, but 50 at least.
         fine_tune: passes over the images in which method karat trains a pretrained network on its verdict, once the
@@ -95,7 +96,7 @@ class TrainingSettings:
     batch_norm: Literal["shared", "own"] = "shared"
     trusted_balanced: bool = True
     label_smoothing: float = 0.2
-    average_decay: float = 0.99
+    average_decay: float | None = None
     evaluate_every: int = 1
     checkpoint_every: int | None = None
     fine_tune: int = 0

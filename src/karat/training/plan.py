@@ -6,13 +6,13 @@ measured, and the widest network is taken that sees the data often enough in tha
 chosen, so that a resumed or repeated run has it.
 
 On one core of a shared EPYC (torch 2.15, float32) a step of `ieg` did 1.0 to 1.4 billion forward operations a second in
-`small` (12 to 224 pixels) and `mlp` (768 features), 2.3 to 2.8 in `resnet18` and `wrn-28-2`, 3.4 in `fast` (32 pixels).
-A GPU is taken for a hundred such cores; that is not measured.
+`small` (12 to 224 pixels) and `mlp` (768 features), 2.3 to 2.8 in `resnet18` and `wrn-28-2`. Plain training of
+`fast-16` does 29 billion (32 pixels). A GPU is taken for a hundred such cores; that is not measured.
 """
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from karat.algorithm.network import Network
 from karat.data.modality import modality_of
 from karat.data.task import NoisyTask
 from karat.errors import UserError
-from karat.models import LINEAR, PRETRAINED, SMALL_IMAGE, SMALLEST_IMAGE, build_model
+from karat.models import FAST_WIDTH, LINEAR, PRETRAINED, SMALL_IMAGE, SMALLEST_IMAGE, build_model
 from karat.settings.config import Config, OptimizerSettings
 from karat.training.optimizers import make_optimizer, settled, settled_for_pretrained
 from karat.training.precision import checked_precision
@@ -37,14 +37,20 @@ FEWEST_STEPS = 300
 FEWEST_EPOCHS = 5  # an example's predictions are averaged over about five epochs, see audit/ledger.py
 MINUTES = {"cpu": 30.0, "cuda": 180.0}
 OPERATIONS_A_SECOND = {"cpu": 1.2e10, "cuda": 1.2e12}  # forward ones, in a step of plain training
+OF_FAST = 2.0  # times as many in `fast`
 # A step of a method, in steps of plain training: CIFAR-10, `fast`, batches of 100, one core (ieg 0.61 s, plain 0.08 s).
 COSTS = {
-    "ieg": 8.0, "divide_mix": 8.0, "mixmatch_kl": 6.0, "mixmatch": 4.0, "karat": 2.5, "l2r": 3.0, "co_teaching": 2.0,
+    "ieg": 8.0, "divide_mix": 8.0, "mixmatch_kl": 6.0, "mixmatch": 4.0, "karat": 3.0, "l2r": 3.0, "co_teaching": 2.0,
     "incv": 2.0, "mentornet": 1.5,
 }  # fmt: skip
 OF_STEPS = 0.8  # of the time that is asked for; the rest is for evaluation and the work between steps
 WIDTHS = (64, 32, 16, 8)  # of `fast`, from which one is taken for the time that is asked for
+USUAL_WIDTHS = (32, 16)  # and where nobody asks for one
 ENOUGH_EPOCHS = 12  # passes that a wider network should have
+ENOUGH_STEPS = 1_000  # where nobody asks for a time
+# Examples. CIFAR-10, 40% uniform noise, method karat: fast-16 and fast-32 have 61.6 and 56.6 with 2,000 images, 74.7
+# and 79.1 with 10,000.
+ENOUGH_ROWS = 5_000
 SECONDS_A_STEP = 0.015  # whatever the network: an ieg step of an mlp on 20 vectors
 TINY_IMAGE = 16
 FITTING = "karat"  # the method that can fit a linear classifier
@@ -132,12 +138,16 @@ def plan(
         """Return how long the steps of an epoch take: measured where a time is asked for, else reckoned."""
         if minutes is not None and measure is not None:
             return batches * cost * measure(model, batch_size)
-        return batches * seconds_a_step(operations(model, shape, classes), batch_size, device, cores, cost)
+        reckoned = operations(model, shape, classes) / (OF_FAST if model.startswith("fast") else 1)
+        return batches * seconds_a_step(reckoned, batch_size, device, cores, cost)
 
     if not given["model"]:
         model, why = choose_model(shape, device)
+        passes = steps / batches if steps else epochs
         if minutes is not None and model.startswith("fast"):
-            model, why = choose_width(60 * OF_STEPS * minutes, epochs, seconds_of)
+            model, why = choose_width(60 * OF_STEPS * minutes, passes, seconds_of, _worth(WIDTHS, rows))
+        elif model == "fast" and max(shape[1:]) > TINY_IMAGE and (passes is None or passes * batches >= ENOUGH_STEPS):
+            model, why = choose_width(60 * MINUTES[device], passes, seconds_of, _worth(USUAL_WIDTHS, rows))
         reasons.append(f"Network: {model}, {why}; --model NAME takes another (docs/networks.md).")
     if not given["training.epochs"]:
         epochs, why = choose_epochs(
@@ -273,21 +283,32 @@ def default_batch_size(examples: int) -> int:
     return min(100, max(20, examples // 24))
 
 
-def choose_width(seconds: float, epochs: int | None, seconds_of: Callable[[str], float]) -> tuple[str, str]:
+def _worth(widths: Sequence[int], rows: int) -> tuple[int, ...]:
+    """Return the widths that so many examples can teach.
+
+    >>> _worth(WIDTHS, 2_000), _worth(USUAL_WIDTHS, 10_000)
+    ((16, 8), (32, 16))
+    """
+    return tuple(width for width in widths if rows >= ENOUGH_ROWS or width <= FAST_WIDTH)
+
+
+def choose_width(
+    seconds: float, passes: float | None, seconds_of: Callable[[str], float], widths: Sequence[int] = WIDTHS
+) -> tuple[str, str]:
     """Return the widest `fast` that sees the data often enough in so many seconds of steps, and why.
 
-    `epochs` that are given must fit; else ENOUGH_EPOCHS. `seconds_of` returns how long a pass of a network takes.
+    `passes` that are given must fit; else ENOUGH_EPOCHS. `seconds_of` returns how long a pass of a network takes.
 
     >>> choose_width(1200, None, lambda name: {"fast-64": 300.0, "fast-32": 90.0}[name])
-    ('fast-32', 'the widest that makes 12 passes in that time (13 here)')
+    ('fast-32', 'the widest that makes 12 passes in 20 minutes (13 here)')
     """
-    wanted = epochs or ENOUGH_EPOCHS
-    for width in WIDTHS:
+    wanted, time_there_is = passes or ENOUGH_EPOCHS, f"in {seconds / 60:.3g} minutes"
+    for width in widths:
         name = f"fast-{width}"
-        passes = int(seconds / seconds_of(name))
-        if passes >= wanted:
-            return name, f"the widest that makes {wanted} passes in that time ({passes} here)"
-    return name, f"the narrowest, because even it makes only {passes} passes in that time"
+        made = int(seconds / seconds_of(name))
+        if made >= wanted:
+            return name, f"the widest that makes {wanted:.3g} passes {time_there_is} ({made} here)"
+    return name, f"the narrowest, because even it makes only {made} passes {time_there_is}"
 
 
 def choose_epochs(batches: int, seconds: float, minutes: float, *, asked: bool = False) -> tuple[int, str]:
@@ -373,7 +394,7 @@ def operations(model: str, shape: tuple[int, ...], classes: int) -> int:
 
 
 def seconds_a_step(
-    forward_operations: int, batch_size: int, device: str = "cpu", cores: int = 1, cost: float = 1.0
+    forward_operations: float, batch_size: int, device: str = "cpu", cores: int = 1, cost: float = 1.0
 ) -> float:
     """Return roughly how long a step of a method takes; n cores count as n^0.7, because small pieces do not share well.
 

@@ -99,7 +99,8 @@ class Trainer:
         self.method = make_method(config.method, seen, self.settings)
         assert optimizer.rate is not None  # settled by the plan
         self.model = self.method.deployed(self.learner.network.module)
-        self.kept = KeptModels(self.model, config.training.average_decay)
+        decay = config.training.average_decay
+        self.kept = KeptModels(self.model, self.method.average_decay if decay is None else decay)
         self.course = make_course(
             self.method.phases(self.settings),
             optimizer.schedule,

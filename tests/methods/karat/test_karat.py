@@ -13,6 +13,7 @@ from karat.errors import UserError
 from karat.methods.karat.constants import CONSTANTS
 from karat.methods.karat.method import Karat
 from karat.methods.settings import KaratSettings
+from karat.methods.shared.mixup import beta_factors
 from karat.methods.step import Batch, Progress
 from karat.training.phases import phase_spans
 
@@ -121,6 +122,55 @@ def test_a_step_learns_the_posteriors_and_sharpened_ones():
     torch.testing.assert_close(result.logits.softmax(dim=1), method.verdict.probabilities[data.rows])
 
 
+def unlike(features, known, by_class):
+    """Return 0.3 of how unlike features of two views of ten images are.
+
+    Twins should be like each other by 1 − by_class, those of the same class by the rest.
+    """
+    near = features - features.mean(dim=0).detach()
+    near = near / near.norm(dim=1, keepdim=True)
+    terms = []
+    for one in range(20):
+        twin, others = (one + 10) % 20, [other for other in range(20) if other != one]
+        chances = dict(zip(others, (near[others] @ near[one] / 0.1).log_softmax(dim=0), strict=True))
+        same = {other: known[one % 10] @ known[other % 10] for other in others if other != twin}
+        terms += [(1 - by_class) * chances[twin]]
+        terms += [by_class * chances[other] * share / sum(same.values()) for other, share in same.items()]
+    return -0.3 * sum(terms) / 20
+
+
+def learned(bare, data, said_for, often, mixed=None):
+    """Return the loss of a step on a weak view and a close-up (the same here), and on the trusted images.
+
+    `said_for` takes the network's own prediction and returns what is learned; 0.3 is the weight of the close-up and of
+    what features of both views should be like. With factors and partners in `mixed`, weak views and trusted images are
+    mixed with each other in a pass of their own, and learned so.
+    """
+    verified = torch.eye(CLASSES, dtype=torch.float64)[data.trusted_labels]
+    plain = torch.cat([data.noisy_inputs, data.trusted_inputs])
+    shown = [data.noisy_inputs] * 2 + ([data.trusted_inputs] if mixed is None else [mixture(plain, *mixed)])
+    features = bare[:-1](torch.cat(shown))
+    weak, close, others = bare[-1](features).split([10, 10, len(features) - 20])
+    wanted = said_for(weak.detach().softmax(dim=1))
+    targets = torch.cat([wanted, verified])
+    seen = torch.cat([weak, others]) if mixed is None else others
+    targets = targets if mixed is None else mixture(targets, *mixed)
+    terms = ((1.0, seen[:10], targets[:10]), (0.3, close, wanted), (often, seen[10:], targets[10:]))
+    labels = sum(weight * cross_entropy(z, t) for weight, z, t in terms) / (1.3 + often)
+    return labels + unlike(features[:20], wanted, 0.5)
+
+
+def mixture(values, factor, partner):
+    factor = factor.to(values).view(-1, *[1] * (values.dim() - 1))
+    return factor * values + (1 - factor) * values[partner]
+
+
+def aligned(said, shares):
+    """Return predictions times the square root of the shares of the classes against those predicted so far."""
+    means = 0.98 * shares + 0.02 * said.mean(dim=0)
+    return said * (shares / means).sqrt()
+
+
 @pytest.mark.parametrize("phase", [0, 1])
 def test_each_network_learns_the_labels_of_its_half_alone(phase):
     """Cross-entropy to w^(1/τ) / Σ w^(1/τ) with τ = 0.7: w is q on own rows, p on others.
@@ -130,35 +180,36 @@ def test_each_network_learns_the_labels_of_its_half_alone(phase):
     one = learner(image_network())
     method, data = begun(pictures(), one), picture_batch(phase=phase)
     pair = [part.network.module for part in (one, method.partner)]
-    p, q = (part[:10].double() for part in (method.verdict.probabilities, method.verdict.posterior))
+    p, q, shares = (part[:10].double() for part in (*method.verdict[:2], method.verdict.shares))
     likelihood = method.verdict.transition.double().T[data.given_labels]
     expected = []
     for half, module in enumerate(pair):
         own = (method.halves[:10] == half)[:, None]
         assert 2 <= own.sum() <= 8
 
-        def loss(bare, own=own):
-            logits = bare(torch.cat([data.noisy_inputs, data.trusted_inputs]))
+        def said_for(said, own=own):
             wanted = torch.where(own, q, p)
             if phase:
-                known = (p * logits[:10].detach().softmax(dim=1)).sqrt()
+                known = (p * aligned(said, shares)).sqrt()
                 wanted = torch.where(own, known * likelihood, known)
-            targets = torch.cat([wanted ** (1 / 0.7), torch.eye(CLASSES)[data.trusted_labels]])
-            return cross_entropy(logits, targets / targets.sum(dim=1, keepdim=True))
+            wanted = wanted ** (1 / 0.7)
+            return wanted / wanted.sum(dim=1, keepdim=True)
 
-        expected.append(stepped(module.train(), loss))
-    method.step(one, data, PLAIN, torch.Generator())
+        expected.append(stepped(module.train(), lambda bare, of=said_for: learned(bare, data, of, 2 * CLASSES / 10)))
+    method.step(one, data, SETTINGS, torch.Generator())
     for module, state in zip(pair, expected, strict=True):
-        torch.testing.assert_close(module.state_dict(), state, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(module.state_dict(), state, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("step", "share", "often"), [(0, 0.0, 1.0), (10, 0.4, 1.0), (20, 0.8, 1.0), (29, 0.8, 1.0), (29, 0.8, 0.5)]
+    ("step", "share", "often", "mixup"),
+    [(0, 0.0, 1.0, 0.0), (10, 0.5, 1.0, 0.0), (20, 1.0, 1.0, 0.0), (29, 1.0, 0.5, 0.0), (29, 1.0, 1.0, 4.0)],
 )
-def test_the_network_that_goes_on_learns_its_own_predictions_and_what_labels_say_of_them(step, share, often):
-    """Cross-entropy to w^(1/τ) / Σ w^(1/τ) on two views, τ = 0.8, w = p^(1−a)·s^a·q/p; a grows to 0.8.
+def test_the_network_that_goes_on_learns_its_own_predictions_and_what_labels_say_of_them(step, share, often, mixup):
+    """Cross-entropy to w^(1/τ) / Σ w^(1/τ), τ = 0.8, w = p^(1−a)·s^a·q/p; a grows to 1.
 
-    Trusted images count ten times for one noisy image, but together no more than a view.
+    Trusted images count ten times for one noisy image, but together no more than a view. Mixup has factors from
+    Beta(a, a), with a in proportion to the noise, and no less than a half for the first.
     """
     one = learner(image_network())
     method = begun(pictures(), one)
@@ -166,21 +217,19 @@ def test_the_network_that_goes_on_learns_its_own_predictions_and_what_labels_say
     repeated = often * COUNT / (2 * CLASSES) if often < 1 else 10.0
     method.constants = replace(CONSTANTS, network=replace(CONSTANTS.network, trusted_repeated=repeated))
     data = picture_batch()._replace(progress=Progress(step, 30, 5, phase=ROUNDS))
-    p, q = (part[:10].double() for part in (method.verdict.probabilities, method.verdict.posterior))
+    p, q, shares = (part[:10].double() for part in (*method.verdict[:2], method.verdict.shares))
 
-    def loss(bare):
-        with torch.no_grad():
-            said = bare(data.noisy_inputs).softmax(dim=1)
-        wanted = (p ** (1 - share) * said**share * q / p) ** (1 / 0.8)
-        wanted = wanted / wanted.sum(dim=1, keepdim=True)
-        views = bare(torch.cat([data.noisy_inputs] * 2 + [data.trusted_inputs])).split([10, 10, 2 * CLASSES])
-        targets = wanted, wanted, torch.eye(CLASSES, dtype=torch.float64)[data.trusted_labels]
-        return sum(weight * cross_entropy(z, t) for weight, z, t in zip((1, 1, often), views, targets, strict=True)) / (
-            2 + often
-        )
+    def said_for(said):
+        wanted = (p ** (1 - share) * aligned(said, shares) ** share * q / p) ** (1 / 0.8)
+        return wanted / wanted.sum(dim=1, keepdim=True)
 
-    expected = stepped(one.network.module.train(), loss)
-    method.step(one, data, PLAIN, torch.Generator())
+    mixed, generator = None, torch.Generator().manual_seed(8)
+    if mixup:
+        method.noise_rate = 0.5
+        factor = beta_factors(10 + 2 * CLASSES, mixup * method.noise_rate, generator)
+        mixed = torch.maximum(factor, 1 - factor), torch.randperm(10 + 2 * CLASSES, generator=generator)
+    expected = stepped(one.network.module.train(), lambda bare: learned(bare, data, said_for, often, mixed))
+    method.step(one, data, KaratSettings(mixup=mixup), torch.Generator().manual_seed(8))
     torch.testing.assert_close(one.network.module.state_dict(), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -240,7 +289,7 @@ def test_the_judge_of_an_example_has_not_learned_its_label(phase):
 
 
 def test_where_rates_differ_networks_learn_the_given_labels_of_their_halves():
-    """No trusted label, no verdict: a network that knows nothing of T can tell what T is."""
+    """No trusted label, no verdict: a network that knows nothing of T can tell what T is. All images teach features."""
     one = learner(image_network())
     method, data = begun(pictures(), one), picture_batch()
     method.is_literal = True
@@ -250,7 +299,12 @@ def test_where_rates_differ_networks_learn_the_given_labels_of_their_halves():
         own = method.halves[:10] == half
 
         def loss(bare, own=own):
-            return cross_entropy(bare(data.noisy_inputs[own]), data.given_labels[own])
+            features = bare[:-1](torch.cat([data.noisy_inputs] * 2))
+            views = (bare[-1](view[own]) for view in features.split(10))
+            fit = (
+                weight * cross_entropy(z, data.given_labels[own]) for weight, z in zip((1.0, 0.3), views, strict=True)
+            )
+            return sum(fit) / 1.3 + unlike(features, torch.ones(10, 1, dtype=torch.float64), 0.0)
 
         expected.append(stepped(module.train(), loss))
     method.step(one, data, PLAIN, torch.Generator())

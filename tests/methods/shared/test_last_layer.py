@@ -44,6 +44,19 @@ def test_gradients_flow_through_the_features():
     assert ours.network.module[0].weight.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("pieces", [2, 5])
+def test_a_pass_in_pieces_gives_features_and_their_slope_as_a_whole_one_does(pieces):
+    """Where BatchNorm keeps its statistics, features, logits and gradients are those of the whole pass."""
+    model, inputs, slopes = MLP(6, 3, width=5).double().eval(), torch.randn(10, 6).double(), []
+    for asked in (None, pieces):
+        found = features_and_logits(Network(model, pieces=asked), inputs)
+        torch.testing.assert_close(found[1], model.head(found[0]))
+        model.zero_grad()
+        sum((part**2).sum() for part in found).backward()
+        slopes.append([parameter.grad.clone() for parameter in model.parameters()])
+    torch.testing.assert_close(*slopes)
+
+
 def test_a_network_without_a_linear_layer_is_refused_and_left_alone():
     with pytest.raises(UserError, match=r"last nn.Linear"):
         features_and_logits(nn.Conv1d(1, 1, 1), torch.zeros(1, 1, 1))

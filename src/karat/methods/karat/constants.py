@@ -106,12 +106,21 @@ class NetworkConstants:
     even: float = 0.1  # by how much T may differ from one rate, or else networks predict given labels
     rate_together: float = 0.7  # times the given learning rate, when one goes on alone
     own_share: float = 0.5  # of its own predictions in what each of the two learns, in the exponent
-    own_share_together: float = 0.8  # and in what the one learns that goes on alone (1.0: DECISIONS.md)
+    own_share_together: float = 1.0  # and in what the one learns that goes on alone
     temperature: float = 0.7  # that sharpens what they learn
     temperature_together: float = 0.8  # and what the one learns
     trusted_share: float = 0.1  # trusted images in a batch, as a share of the noisy ones: they are seen often enough
     # What a trusted image counts in the end, in noisy ones; all of them together no more than a view.
     trusted_repeated: float = 10.0
+    average_decay: float = 0.97  # what the network learns moves to the end: an average over more is behind
+    # In the loss, beside the label of a weak view: that of a close-up, which shows less, and what features of both
+    # should be like (contrast.py).
+    close_up: float = 0.3
+    contrast: float = 0.3
+    contrast_temperature: float = 0.1
+    contrast_by_class: float = 0.5  # share of it that is for images of the same class
+    aligned: float = 0.5  # power by which a network's own predictions get the shares of the classes
+    aligned_over: float = 0.02  # weight of a batch in the mean of predictions
     rate_of_vectors: float = 2.0  # posteriors are softer and steadier than labels
 
 

@@ -9,7 +9,7 @@ learns the verdict by all judges on all examples.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from scipy.sparse import vstack
@@ -19,6 +19,7 @@ from karat.algorithm.pseudo_labels import log_probability
 from karat.algorithm.targets import cross_entropy, one_hot
 from karat.methods.karat.classifier import SoftlyLabelled, fit_classifier, fit_sparse_classifier
 from karat.methods.karat.constants import CONSTANTS, ClassifierConstants, Constants
+from karat.methods.karat.contrast import contrast
 from karat.methods.karat.folds import Labels, View, deal
 from karat.methods.karat.heads import Judged
 from karat.methods.karat.hearing import Hearing, hear, with_judge
@@ -29,15 +30,31 @@ from karat.methods.karat.views import look_at
 from karat.methods.method import Finished, Judgement, Method, Phase, Task, logits_at
 from karat.methods.settings import KaratSettings
 from karat.methods.shared.forest import Forest, WithTrees
-from karat.methods.shared.mixup import mixed_with_others
+from karat.methods.shared.last_layer import features_and_logits
+from karat.methods.shared.mixup import Mixing, draw_mixing
 from karat.methods.shared.soft_labels import sharpened
 from karat.methods.step import Batch, Learner, Progress, StepResult
+
+
+class _Believed(NamedTuple):
+    """How far a network is believed: the share of its own prediction in what it learns, and how sharp that is made."""
+
+    share: float
+    temperature: float
+
+
+class _Learned(NamedTuple):
+    """What a network says of some views, what it should say, and what that counts."""
+
+    logits: Tensor
+    targets: Tensor
+    weight: float
 
 
 class Karat(Method):
     """Judge the labels, and let networks learn the verdict; those of images have a say in it."""
 
-    remembers = ("seed", "hearing", "verdict", "forest", "halves", "is_literal", "partner", "noise_rate")
+    remembers = ("seed", "hearing", "verdict", "forest", "halves", "is_literal", "partner", "noise_rate", "means")
     partners_begin_alike = True
 
     def __init__(self, task: Task, settings: KaratSettings, constants: Constants = CONSTANTS) -> None:
@@ -53,11 +70,13 @@ class Karat(Method):
         self.noise_rate = 0.0  # the share of wrong labels that was found
         self.halves = torch.empty(0, dtype=torch.long)  # of the noisy examples, while there are two networks
         self.is_literal = False  # whether the two networks predict given labels
+        self.means = torch.empty(0)  # of what each of the networks predicts [network, class]
         self.partner: Learner | None = None
         if task.modality == "images":  # on tables a network is no better a judge than trees and heads (DECISIONS.md)
             self.partner = task.new_learner()
             self.partners = (self.partner,)
             self.trusted_share = self.constants.network.trusted_share
+            self.average_decay = self.constants.network.average_decay
 
     def phases(self, settings: KaratSettings) -> tuple[Phase, ...]:
         """Return the phase of two networks, where there are two, and that of one."""
@@ -85,6 +104,8 @@ class Karat(Method):
             self._hear_given((learner, *self.partners))
         else:
             self._hear((learner, *self.partners))
+        if self.partner is not None:
+            self.means = self.verdict.shares.repeat(2, 1)
         if number == settings.rounds:
             self.halves = torch.empty(0, dtype=torch.long)
         return None
@@ -122,18 +143,11 @@ class Karat(Method):
         return results[0]
 
     def _learn_apart(self, learner: Learner, batch: Batch, own: Tensor, generator: torch.Generator) -> StepResult:
-        """Take the step of one of two networks, to which the given labels of its `own` rows are known.
-
-        One weak view: these steps are few, and what is easy is learned sooner.
-        """
+        """Take the step of one of two networks, to which the given labels of its `own` rows are known."""
         network = self.constants.network
-        weak, trusted = learner.noisy_view(batch, generator), _trusted(learner, batch, generator)
-        logits = learner.network(torch.cat([weak, *(view for view, _ in trusted.values())]))
-        said = logits[: len(batch.rows)].detach().softmax(dim=1)
-        wanted = self._wanted(batch, own[:, None], said, network.own_share * _ramp(batch.progress))
-        targets = {"weak": sharpened(wanted, network.temperature)}
-        targets |= {name: verified for name, (_, verified) in trusted.items()}
-        return self._descend(learner, batch, logits, targets, {name: len(part) for name, part in targets.items()})
+        believed = _Believed(network.own_share * _ramp(batch.progress), network.temperature)
+        often = len(batch.trusted_labels) / len(batch.rows)
+        return self._learn_views(learner, batch, own[:, None], believed, often, 0.0, generator)
 
     def _learn_given(self, learner: Learner, batch: Batch, own: Tensor, generator: torch.Generator) -> StepResult:
         """Take the step of one of two networks that learns to predict the given labels, by its `own` rows.
@@ -141,48 +155,94 @@ class Karat(Method):
         Such a network knows nothing of T, so that it can tell what T is.
         """
         rows = own.nonzero().flatten().to(batch.noisy_inputs.device)
-        if len(rows) < 2:  # one is too few for BatchNorm
+        if not len(rows):
             return self._found(batch, {})
-        logits = learner.network(learner.noisy_view(batch, generator)[rows])
-        targets = {"weak": one_hot(batch.given_labels[rows], learner.classes, like=batch.noisy_inputs)}
-        return self._descend(learner, batch, logits, targets, {"weak": 1.0})
+        weak, close = self._views(learner, batch, generator)
+        features, logits = _features_and_logits(learner, torch.cat([weak, close]))
+        given = one_hot(batch.given_labels[rows], learner.classes, like=batch.noisy_inputs)
+        learned = {
+            "weak": _Learned(logits[rows], given, 1.0),
+            "close": _Learned(logits[rows + len(weak)], given, self.constants.network.close_up),
+        }
+        nothing = torch.ones(len(weak), 1)  # is known of the classes of the others
+        return self._descend(learner, batch, learned, self._unlike(features, nothing, by_class=0.0))
 
     def _learn_together(
         self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator
     ) -> StepResult:
-        """Take the step of the network that goes on alone, to which all labels are known, on mixed views.
+        """Take the step of the network that goes on alone, to which all labels are known."""
+        network = self.constants.network
+        believed = _Believed(network.own_share_together * _ramp_together(batch.progress), network.temperature_together)
+        often = min(network.trusted_repeated * len(self.task.trusted_labels) / len(self.task), 1.0)
+        concentration = settings.mixup * self.noise_rate
+        return self._learn_views(learner, batch, torch.ones(()).bool(), believed, often, concentration, generator)
 
-        Two weak views, mirrored either way. What it learns is what it predicts itself, in a pass of its own, and what
-        the label says of that: so the label is not held up by what weaker judges say.
-        """
-        network, others = self.constants.network, None if batch.mirrored is None else ~batch.mirrored
-        weak = learner.noisy_view(batch, generator)
-        with torch.no_grad():
-            said = learner.network(weak).softmax(dim=1)
-        share = network.own_share_together * _ramp_together(batch.progress)
-        wanted = sharpened(self._wanted(batch, torch.ones(()).bool(), said, share), network.temperature_together)
-        again = learner.augmentation.weak(batch.noisy_inputs, generator, others)
-        views = {"weak": (weak, wanted), "again": (again, wanted), **_trusted(learner, batch, generator)}
-        inputs, targets = (torch.cat(part) for part in zip(*views.values(), strict=True))
-        inputs, targets = self._mixed(inputs, targets, settings, generator)
-        parts = dict(zip(views, targets.split([len(view) for view, _ in views.values()]), strict=True))
-        often = network.trusted_repeated * len(self.task.trusted_labels) / len(self.task)
-        weights = {name: min(often, 1.0) if name == "trusted" else 1.0 for name in views}
-        return self._descend(learner, batch, learner.network(inputs), parts, weights)
-
-    def _descend(
+    def _learn_views(
         self,
         learner: Learner,
         batch: Batch,
-        logits: Tensor,
-        targets: Mapping[str, Tensor],
-        weights: Mapping[str, float],
+        own: Tensor,
+        believed: "_Believed",
+        often: float,
+        concentration: float,
+        generator: torch.Generator,
     ) -> StepResult:
-        """Take a step down the cross-entropy to the targets of the views, in their order, by their weights."""
-        losses = cross_entropy(torch.cat([*targets.values()]), log_probability(logits))
-        parts = losses.split([len(part) for part in targets.values()])
-        terms = {name: part.mean() for name, part in zip(targets, parts, strict=True)}
-        loss = torch.stack([weights[name] * term for name, term in terms.items()]).sum() / sum(weights.values())
+        """Take a step on a weak view and a close-up, mirrored either way, and on the trusted images.
+
+        What the network learns is what it predicts itself on the weak view, as much as it is believed, and what the
+        label says of that: so the label is not held up by what weaker judges say. `often` is what all trusted images of
+        the batch count, against the weak views. With a concentration of the factors, both are mixed with each other to
+        be learned.
+        """
+        network, trusted = self.constants.network, _trusted(learner, batch, generator)
+        (weak, close), count = self._views(learner, batch, generator), len(batch.rows)
+        verified = [target for _, target in trusted.values()]
+        views = torch.cat([weak, *(view for view, _ in trusted.values())])
+        mixing = self._mixing(len(views), concentration, generator)
+        views = views[count:] if mixing is None else mixing(views)
+        features, logits = _features_and_logits(learner, torch.cat([weak, close, views]))
+        said = self._aligned(learner, logits[:count].detach().softmax(dim=1))
+        wanted = sharpened(self._wanted(batch, own, said, believed.share), believed.temperature)
+        targets, of_views = torch.cat([wanted, *verified]), torch.cat([logits[:count], logits[2 * count :]])
+        if mixing is not None:
+            targets, of_views = mixing(targets), logits[2 * count :]
+        learned = {
+            "weak": _Learned(of_views[:count], targets[:count], 1.0),
+            "close": _Learned(logits[count : 2 * count], wanted, network.close_up),
+        }
+        learned |= {name: _Learned(of_views[count:], targets[count:], often) for name in trusted}
+        unlike = self._unlike(features[: 2 * count], wanted, network.contrast_by_class)
+        return self._descend(learner, batch, learned, unlike)
+
+    def _views(self, learner: Learner, batch: Batch, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return a weak view and a close-up of the noisy images, mirrored either way."""
+        other = None if batch.mirrored is None else ~batch.mirrored
+        weak = learner.noisy_view(batch, generator)
+        return weak, learner.augmentation.close_up(batch.noisy_inputs, generator, other)
+
+    def _unlike(self, features: Tensor, known: Tensor, by_class: float) -> Tensor:
+        """Return how unlike the features of two views of each image are, by its weight in the loss."""
+        network = self.constants.network
+        return network.contrast * contrast(features, known, network.contrast_temperature, by_class)
+
+    def _aligned(self, learner: Learner, said: Tensor) -> Tensor:
+        """Return a network's predictions moved towards the shares of the classes, by their mean over past batches."""
+        network, number = self.constants.network, int(learner is self.partner)
+        self.means[number] = self.means[number].lerp(said.mean(dim=0).to(self.means), network.aligned_over)
+        aligned = said * (self.verdict.shares / self.means[number]).to(said) ** network.aligned
+        return aligned / aligned.sum(dim=1, keepdim=True)
+
+    def _descend(
+        self, learner: Learner, batch: Batch, learned: Mapping[str, "_Learned"], unlike: Tensor | float = 0.0
+    ) -> StepResult:
+        """Take a step down the mean cross-entropy to the targets of the views, by their weights, and `unlike`."""
+        terms = {
+            name: cross_entropy(view.targets, log_probability(view.logits)).mean() for name, view in learned.items()
+        }
+        weights = {name: view.weight for name, view in learned.items()}
+        loss = (
+            torch.stack([weights[name] * term for name, term in terms.items()]).sum() / sum(weights.values()) + unlike
+        )
         learner.update(loss)
         return self._found(batch, {name: value.detach() for name, value in {"loss": loss, **terms}.items()})
 
@@ -196,14 +256,11 @@ class Karat(Method):
         together = known * said**share
         return together / together.sum(dim=1, keepdim=True).clamp(min=1e-12)
 
-    def _mixed(
-        self, inputs: Tensor, targets: Tensor, settings: KaratSettings, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Mix inputs and targets with each other, the more labels are wrong; right labels need no mixing."""
-        concentration = settings.mixup * self.noise_rate
+    def _mixing(self, count: int, concentration: float, generator: torch.Generator) -> Mixing | None:
+        """Draw how examples are mixed; the more labels are wrong the more, right labels need no mixing."""
         if concentration <= self.constants.least_mixup:
-            return inputs, targets
-        return mixed_with_others(inputs, targets, concentration, generator, keep_first=True)
+            return None
+        return draw_mixing(count, concentration, generator, keep_first=True)
 
     def _learn(self, learner: Learner, batch: Batch, settings: KaratSettings, generator: torch.Generator) -> StepResult:
         """Take the step of a network of vectors, which learns the posteriors, on mixed views."""
@@ -213,7 +270,9 @@ class Karat(Method):
         views = {"weak": (weak, targets), "strong": (strong, sharpened(targets, settings.temperature))}
         views |= _trusted(learner, batch, generator)
         inputs, wanted = (torch.cat(part) for part in zip(*views.values(), strict=True))
-        inputs, wanted = self._mixed(inputs, wanted, settings, generator)
+        mixing = self._mixing(len(inputs), settings.mixup * self.noise_rate, generator)
+        if mixing is not None:
+            inputs, wanted = mixing(inputs), mixing(wanted)
         losses = cross_entropy(wanted, log_probability(learner.network(inputs)))
         parts = losses.split([len(view) for view, _ in views.values()])
         terms = {name: part.mean() for name, part in zip(views, parts, strict=True)}
@@ -316,6 +375,14 @@ def _of_terms(
 ) -> tuple[Tensor, Tensor]:
     """Fit a classifier to sparse rows of noisy and trusted texts."""
     return fit_sparse_classifier(vstack([noisy, trusted], format="csr"), torch.cat([posterior, verified]), constants)
+
+
+def _features_and_logits(learner: Learner, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return features and logits; of a network without a linear layer the logits are its features."""
+    if any(isinstance(layer, nn.Linear) for layer in learner.network.module.modules()):
+        return features_and_logits(learner, inputs)
+    logits = learner.network(inputs)
+    return logits, logits
 
 
 def _trusted(learner: Learner, batch: Batch, generator: torch.Generator) -> dict[str, tuple[Tensor, Tensor]]:

@@ -71,8 +71,32 @@ def features_and_logits(network: Learner | Network | nn.Module, inputs: Tensor) 
     >>> features.shape, torch.equal(model[2](features), logits)
     (torch.Size([4, 3]), True)
     """
-    found = hidden(network, inputs)
-    return found.features, found.logits
+    call = network.network if isinstance(network, Learner) else network
+    if not isinstance(call, Network):
+        found = hidden(call, inputs)
+        return found.features, found.logits
+    reading = _Reading(call)
+    both = replace(call, module=reading, logits_of=lambda output: output, compiled=None)(inputs)
+    features, logits = both.tensor_split([reading.width], dim=1)
+    return features, logits
+
+
+class _Reading(nn.Module):
+    """A network that returns what goes into its last linear layer, `width` numbers, and its logits beside it.
+
+    So a pass that is taken in pieces, by several processes or in a shorter type of numbers gives both.
+    """
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.module, self.width = network.module, 0
+        self._network = replace(network, ranks=None, pieces=None, precision=None, compiled=None)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return both in one tensor."""
+        found = hidden(self._network, inputs)
+        self.width = found.features.shape[1]
+        return torch.cat([found.features, found.logits], dim=1)
 
 
 def features_at(learner: Learner, inputs: Callable[[Tensor], Tensor], rows: Tensor, batch_size: int = 512) -> Tensor:

@@ -13,20 +13,10 @@ from karat.settings.compare import differences
 from karat.settings.config import Config, DataSettings, OptimizerSettings, TrainingSettings
 from karat.settings.presets import preset
 from karat.settings.read import read_config
-from karat.training.plan import (
-    COSTS,
-    MINUTES,
-    OF_FAST,
-    choose_epochs,
-    measured_seconds,
-    operations,
-    plan,
-    resolved,
-    seconds_a_step,
-    with_chosen,
-)
+from karat.training.plan import MINUTES, choose_epochs, plan, resolved, with_chosen
 from karat.training.run import train_run
 from karat.training.run_folder import chosen_settings
+from karat.training.speed import COSTS, OF_FAST, measured_seconds, operations, seconds_a_step
 from karat.training.tasks import task_of
 
 

@@ -48,11 +48,20 @@ VECTORS, IMAGES = "wine", "digits"
         ),
         ({"training.steps": 5, "preset": "paper"}, IMAGES, None),
         (
-            {"augmentation.policy": "none", "augmentation.magnitude": 9},
+            {"method": "ieg", "augmentation.policy": "none", "augmentation.magnitude": 9},
             IMAGES,
             ("Policy none", "augmentation.magnitude", "randaugment does"),
         ),
-        ({"augmentation.magnitude": 9, "augmentation.flip": True}, IMAGES, None),
+        ({"method": "ieg", "augmentation.magnitude": 9, "augmentation.flip": True}, IMAGES, None),
+        (
+            {"augmentation.magnitude": 9, "augmentation.flip": True, "training.compile": True},
+            IMAGES,
+            (
+                "Method karat on images",
+                "augmentation.magnitude, training.compile",
+                "it learns weak views and close-ups, and the features of both",
+            ),
+        ),
         (
             {"augmentation.cutout": 0.1, "data.image_size": 8, "data.on_bad_image": "skip"},
             VECTORS,

@@ -8,7 +8,7 @@ from karat.files.memory_need import free_memory
 from karat.methods.karat.appearance import most_directions
 from karat.methods.karat.constants import CONSTANTS
 from karat.models import PRETRAINED, build_model
-from karat.training.plan import COSTS
+from karat.training.speed import COSTS
 from karat.training.trainer import Trainer
 
 FLOAT = 4

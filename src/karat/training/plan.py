@@ -4,31 +4,22 @@ Where no time is asked for, the length is reckoned from the multiplications of t
 on the same kind of machine always get the same run. Where `training.minutes` asks for one, the speed of this machine is
 measured, and the widest network is taken that sees the data often enough in that time; config.yaml keeps what was
 chosen, so that a resumed or repeated run has it.
-
-On one core of a shared EPYC (torch 2.15, float32) a step of `ieg` did 1.0 to 1.4 billion forward operations a second in
-`small` (12 to 224 pixels) and `mlp` (768 features), 2.3 to 2.8 in `resnet18` and `wrn-28-2`. Plain training of
-`fast-16` does 29 billion (32 pixels). A GPU is taken for a hundred such cores; that is not measured.
 """
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
-from torch.utils.flop_counter import FlopCounterMode
 
-from karat.algorithm.network import Network
 from karat.data.modality import modality_of
 from karat.data.task import NoisyTask
 from karat.errors import UserError
-from karat.models import FAST_WIDTH, LINEAR, PRETRAINED, SMALL_IMAGE, SMALLEST_IMAGE, build_model
-from karat.settings.config import Config, OptimizerSettings
-from karat.training.optimizers import make_optimizer, settled, settled_for_pretrained
-from karat.training.precision import checked_precision
+from karat.models import FAST_WIDTH, LINEAR, PRETRAINED, SMALL_IMAGE, SMALLEST_IMAGE
+from karat.settings.config import Config
+from karat.training.optimizers import settled, settled_for_pretrained
+from karat.training.speed import COSTS, OF_FAST, measured_seconds, operations, seconds_a_step
 
 EPOCHS = 60  # where nothing speaks against it; the README's results on digits have it
 # More do not help small sets. Wine, 60% symmetric noise, 10 trusted a class, seeds 0 to 2: 98.1, 94.4, 94.4 after 100
@@ -36,13 +27,6 @@ EPOCHS = 60  # where nothing speaks against it; the README's results on digits h
 FEWEST_STEPS = 300
 FEWEST_EPOCHS = 5  # an example's predictions are averaged over about five epochs, see audit/ledger.py
 MINUTES = {"cpu": 30.0, "cuda": 180.0}
-OPERATIONS_A_SECOND = {"cpu": 1.2e10, "cuda": 1.2e12}  # forward ones, in a step of plain training
-OF_FAST = 2.0  # times as many in `fast`
-# A step of a method, in steps of plain training: CIFAR-10, `fast`, batches of 100, one core (ieg 0.61 s, plain 0.08 s).
-COSTS = {
-    "ieg": 8.0, "divide_mix": 8.0, "mixmatch_kl": 6.0, "mixmatch": 4.0, "karat": 3.0, "l2r": 3.0, "co_teaching": 2.0,
-    "incv": 2.0, "mentornet": 1.5,
-}  # fmt: skip
 OF_STEPS = 0.8  # of the time that is asked for; the rest is for evaluation and the work between steps
 WIDTHS = (64, 32, 16, 8)  # of `fast`, from which one is taken for the time that is asked for
 USUAL_WIDTHS = (32, 16)  # and where nobody asks for one
@@ -51,7 +35,6 @@ ENOUGH_STEPS = 1_000  # where nobody asks for a time
 # Examples. CIFAR-10, 40% uniform noise, method karat: fast-16 and fast-32 have 61.6 and 56.6 with 2,000 images, 74.7
 # and 79.1 with 10,000.
 ENOUGH_ROWS = 5_000
-SECONDS_A_STEP = 0.015  # whatever the network: an ieg step of an mlp on 20 vectors
 TINY_IMAGE = 16
 FITTING = "karat"  # the method that can fit a linear classifier
 _FITTED = ("model", "training.epochs", "training.batch_size")
@@ -348,61 +331,6 @@ def choose_epochs(batches: int, seconds: float, minutes: float, *, asked: bool =
     return epochs, (
         f"roughly {_duration(epochs * seconds)} here, where the usual {wanted} would take {_duration(wanted * seconds)}"
     )
-
-
-def measured_seconds(
-    shape: tuple[int, ...], classes: int, device: str, model: str, batch_size: int, precision: str = "float32"
-) -> float:
-    """Measure a step of plain training on this machine, not compiled: the median of three after one to warm up.
-
-    The global random state is put back.
-    """
-    with torch.random.fork_rng(devices=[]):
-        network: nn.Module = build_model(model, shape, classes, fetch=False).to(
-            memory_format=modality_of(shape).memory_format
-        )
-        network = network.to(device)
-        passes = Network(network, precision=checked_precision(precision, torch.device(device)))
-        optimizer = make_optimizer(network, settled(OptimizerSettings(), model))
-        inputs, labels = (
-            torch.rand(batch_size, *shape, device=device),
-            torch.arange(batch_size, device=device) % classes,
-        )
-        durations = []
-        for _ in range(4):
-            began = time.perf_counter()
-            optimizer.zero_grad()
-            cross_entropy(passes(inputs), labels).backward()
-            optimizer.step()
-            if device != "cpu":
-                torch.get_device_module(device).synchronize()
-            durations.append(time.perf_counter() - began)
-    return sorted(durations[1:])[1]
-
-
-def operations(model: str, shape: tuple[int, ...], classes: int) -> int:
-    """Return the multiplications and additions of one forward pass of one example; nothing is computed.
-
-    >>> operations("mlp", (13,), classes=3)  # 2·(13·256 + 256·256 + 256·3)
-    139264
-    """
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        network = build_model(model.removesuffix(PRETRAINED), shape, classes).eval()
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            network(torch.zeros(1, *shape))
-    return int(counter.get_total_flops())
-
-
-def seconds_a_step(
-    forward_operations: float, batch_size: int, device: str = "cpu", cores: int = 1, cost: float = 1.0
-) -> float:
-    """Return roughly how long a step of a method takes; n cores count as n^0.7, because small pieces do not share well.
-
-    >>> round(seconds_a_step(5_370_000, 100, cost=8), 2)  # ieg, `small` at 28x28; measured 0.47
-    0.37
-    """
-    speed = OPERATIONS_A_SECOND[device] * (cores**0.7 if device == "cpu" else 1)
-    return SECONDS_A_STEP + cost * batch_size * forward_operations / speed
 
 
 def _duration(seconds: float) -> str:

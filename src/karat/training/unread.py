@@ -26,6 +26,10 @@ _OF_TEXTS = ("data.download", "data.encoder")
 _OF_TRAINING = ("training.epochs", "training.steps", "training.batch_size", "training.average_decay", "optimizer.")
 _OF_PASSES = ("training.precision", "training.compile", "training.batch_norm")
 _OF_VIEWS = ("augmentation.policy", "augmentation.magnitude", "augmentation.crop", "augmentation.cutout")
+_UNREAD_BY_KARAT = (
+    *("training.compile", "augmentation.policy", "augmentation.magnitude", "augmentation.cutout"),
+    "methods.karat.temperature",
+)
 _WEBVISION = ("webvision", "webvision_mini")  # they draw their trusted images from ImageNet while they are loaded
 
 
@@ -55,6 +59,11 @@ def rules(config: Config, dataset: Dataset, fitted: bool) -> tuple[Rule, ...]:
             "Method karat on vectors",
             ("methods.karat.rounds",) if method == "karat" and (dataset.featured or not images) else (),
             "their labels are judged once",
+        ),
+        Rule(
+            "Method karat on images",
+            _UNREAD_BY_KARAT if method == "karat" and images and not dataset.featured else (),
+            "it learns weak views and close-ups, and the features of both",
         ),
         Rule(
             f"Optimizer {optimizer}",

@@ -9,7 +9,7 @@ learns the verdict by all judges on all examples.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from scipy.sparse import vstack
@@ -24,31 +24,16 @@ from karat.methods.karat.folds import Labels, View, deal
 from karat.methods.karat.heads import Judged
 from karat.methods.karat.hearing import Hearing, hear, with_judge
 from karat.methods.karat.hypotheses import is_even
+from karat.methods.karat.learning import Believed, Learned, features_and_logits, ramp, ramp_together, trusted_view
 from karat.methods.karat.own_scale import OwnScale, own_scale
 from karat.methods.karat.verdict import Verdict, decide
 from karat.methods.karat.views import look_at
 from karat.methods.method import Finished, Judgement, Method, Phase, Task, logits_at
 from karat.methods.settings import KaratSettings
 from karat.methods.shared.forest import Forest, WithTrees
-from karat.methods.shared.last_layer import features_and_logits
 from karat.methods.shared.mixup import Mixing, draw_mixing
 from karat.methods.shared.soft_labels import sharpened
-from karat.methods.step import Batch, Learner, Progress, StepResult
-
-
-class _Believed(NamedTuple):
-    """How far a network is believed: the share of its own prediction in what it learns, and how sharp that is made."""
-
-    share: float
-    temperature: float
-
-
-class _Learned(NamedTuple):
-    """What a network says of some views, what it should say, and what that counts."""
-
-    logits: Tensor
-    targets: Tensor
-    weight: float
+from karat.methods.step import Batch, Learner, StepResult
 
 
 class Karat(Method):
@@ -145,7 +130,7 @@ class Karat(Method):
     def _learn_apart(self, learner: Learner, batch: Batch, own: Tensor, generator: torch.Generator) -> StepResult:
         """Take the step of one of two networks, to which the given labels of its `own` rows are known."""
         network = self.constants.network
-        believed = _Believed(network.own_share * _ramp(batch.progress), network.temperature)
+        believed = Believed(network.own_share * ramp(batch.progress), network.temperature)
         often = len(batch.trusted_labels) / len(batch.rows)
         return self._learn_views(learner, batch, own[:, None], believed, often, 0.0, generator)
 
@@ -158,11 +143,11 @@ class Karat(Method):
         if not len(rows):
             return self._found(batch, {})
         weak, close = self._views(learner, batch, generator)
-        features, logits = _features_and_logits(learner, torch.cat([weak, close]))
+        features, logits = features_and_logits(learner, torch.cat([weak, close]))
         given = one_hot(batch.given_labels[rows], learner.classes, like=batch.noisy_inputs)
         learned = {
-            "weak": _Learned(logits[rows], given, 1.0),
-            "close": _Learned(logits[rows + len(weak)], given, self.constants.network.close_up),
+            "weak": Learned(logits[rows], given, 1.0),
+            "close": Learned(logits[rows + len(weak)], given, self.constants.network.close_up),
         }
         nothing = torch.ones(len(weak), 1)  # is known of the classes of the others
         return self._descend(learner, batch, learned, self._unlike(features, nothing, by_class=0.0))
@@ -172,7 +157,7 @@ class Karat(Method):
     ) -> StepResult:
         """Take the step of the network that goes on alone, to which all labels are known."""
         network = self.constants.network
-        believed = _Believed(network.own_share_together * _ramp_together(batch.progress), network.temperature_together)
+        believed = Believed(network.own_share_together * ramp_together(batch.progress), network.temperature_together)
         often = min(network.trusted_repeated * len(self.task.trusted_labels) / len(self.task), 1.0)
         concentration = settings.mixup * self.noise_rate
         return self._learn_views(learner, batch, torch.ones(()).bool(), believed, often, concentration, generator)
@@ -182,7 +167,7 @@ class Karat(Method):
         learner: Learner,
         batch: Batch,
         own: Tensor,
-        believed: "_Believed",
+        believed: Believed,
         often: float,
         concentration: float,
         generator: torch.Generator,
@@ -194,23 +179,23 @@ class Karat(Method):
         the batch count, against the weak views. With a concentration of the factors, both are mixed with each other to
         be learned.
         """
-        network, trusted = self.constants.network, _trusted(learner, batch, generator)
+        network, trusted = self.constants.network, trusted_view(learner, batch, generator)
         (weak, close), count = self._views(learner, batch, generator), len(batch.rows)
         verified = [target for _, target in trusted.values()]
         views = torch.cat([weak, *(view for view, _ in trusted.values())])
         mixing = self._mixing(len(views), concentration, generator)
         views = views[count:] if mixing is None else mixing(views)
-        features, logits = _features_and_logits(learner, torch.cat([weak, close, views]))
+        features, logits = features_and_logits(learner, torch.cat([weak, close, views]))
         said = self._aligned(learner, logits[:count].detach().softmax(dim=1))
         wanted = sharpened(self._wanted(batch, own, said, believed.share), believed.temperature)
         targets, of_views = torch.cat([wanted, *verified]), torch.cat([logits[:count], logits[2 * count :]])
         if mixing is not None:
             targets, of_views = mixing(targets), logits[2 * count :]
         learned = {
-            "weak": _Learned(of_views[:count], targets[:count], 1.0),
-            "close": _Learned(logits[count : 2 * count], wanted, network.close_up),
+            "weak": Learned(of_views[:count], targets[:count], 1.0),
+            "close": Learned(logits[count : 2 * count], wanted, network.close_up),
         }
-        learned |= {name: _Learned(of_views[count:], targets[count:], often) for name in trusted}
+        learned |= {name: Learned(of_views[count:], targets[count:], often) for name in trusted}
         unlike = self._unlike(features[: 2 * count], wanted, network.contrast_by_class)
         return self._descend(learner, batch, learned, unlike)
 
@@ -233,7 +218,7 @@ class Karat(Method):
         return aligned / aligned.sum(dim=1, keepdim=True)
 
     def _descend(
-        self, learner: Learner, batch: Batch, learned: Mapping[str, "_Learned"], unlike: Tensor | float = 0.0
+        self, learner: Learner, batch: Batch, learned: Mapping[str, Learned], unlike: Tensor | float = 0.0
     ) -> StepResult:
         """Take a step down the mean cross-entropy to the targets of the views, by their weights, and `unlike`."""
         terms = {
@@ -268,7 +253,7 @@ class Karat(Method):
         weak = learner.augmentation.weak(batch.noisy_inputs, generator)
         strong = learner.augmentation.strong(weak, generator)
         views = {"weak": (weak, targets), "strong": (strong, sharpened(targets, settings.temperature))}
-        views |= _trusted(learner, batch, generator)
+        views |= trusted_view(learner, batch, generator)
         inputs, wanted = (torch.cat(part) for part in zip(*views.values(), strict=True))
         mixing = self._mixing(len(inputs), settings.mixup * self.noise_rate, generator)
         if mixing is not None:
@@ -375,39 +360,3 @@ def _of_terms(
 ) -> tuple[Tensor, Tensor]:
     """Fit a classifier to sparse rows of noisy and trusted texts."""
     return fit_sparse_classifier(vstack([noisy, trusted], format="csr"), torch.cat([posterior, verified]), constants)
-
-
-def _features_and_logits(learner: Learner, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Return features and logits; of a network without a linear layer the logits are its features."""
-    if any(isinstance(layer, nn.Linear) for layer in learner.network.module.modules()):
-        return features_and_logits(learner, inputs)
-    logits = learner.network(inputs)
-    return logits, logits
-
-
-def _trusted(learner: Learner, batch: Batch, generator: torch.Generator) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return the view of the trusted examples and their verified labels by its name, where there are some."""
-    if not len(batch.trusted_inputs):
-        return {}
-    verified = one_hot(batch.trusted_labels, learner.classes, like=batch.noisy_inputs)
-    return {"trusted": (learner.augmentation.weak(batch.trusted_inputs, generator), verified)}
-
-
-def _ramp(progress: Progress) -> float:
-    """Return how much of its share a network has: none in the first third of the first phase, all after the second.
-
-    >>> [round(_ramp(Progress(step, 30, 10)), 1) for step in (0, 10, 15, 20)], _ramp(Progress(0, 30, 10, phase=1))
-    ([0.0, 0.0, 0.5, 1.0], 1.0)
-    """
-    return 1.0 if progress.phase else min(max(3 * progress.share - 1, 0.0), 1.0)
-
-
-def _ramp_together(progress: Progress) -> float:
-    """Return how much of its share the network has that goes on alone: none at first, all in the last third.
-
-    Its rate is high at first, and for a while it knows less than before.
-
-    >>> [round(_ramp_together(Progress(step, 30, 10)), 2) for step in (0, 10, 20, 29)]
-    [0.0, 0.5, 1.0, 1.0]
-    """
-    return min(1.5 * progress.share, 1.0)

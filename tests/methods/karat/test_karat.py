@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from karat.errors import UserError
 from karat.methods.karat.constants import CONSTANTS
-from karat.methods.karat.learning import features_and_logits
+from karat.methods.karat.learning import features_or_logits
 from karat.methods.karat.method import Karat
 from karat.methods.settings import KaratSettings
 from karat.methods.shared.mixup import beta_factors
@@ -236,7 +236,7 @@ def test_the_network_that_goes_on_learns_its_own_predictions_and_what_labels_say
 
 def test_a_network_without_a_linear_layer_has_its_logits_for_features():
     module = nn.Sequential(nn.Conv2d(1, CLASSES, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()).double()
-    features, logits = features_and_logits(learner(module), torch.randn(5, 1, 8, 8).double())
+    features, logits = features_or_logits(learner(module), torch.randn(5, 1, 8, 8).double())
     assert features is logits
     assert logits.shape == (5, CLASSES)
 

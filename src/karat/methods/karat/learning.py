@@ -25,7 +25,7 @@ class Learned(NamedTuple):
     weight: float
 
 
-def features_and_logits(learner: Learner, inputs: Tensor) -> tuple[Tensor, Tensor]:
+def features_or_logits(learner: Learner, inputs: Tensor) -> tuple[Tensor, Tensor]:
     """Return features and logits; of a network without a linear layer the logits are its features."""
     if any(isinstance(layer, nn.Linear) for layer in learner.network.module.modules()):
         return last_layer.features_and_logits(learner, inputs)
@@ -41,10 +41,10 @@ def trusted_view(learner: Learner, batch: Batch, generator: torch.Generator) -> 
     return {"trusted": (learner.augmentation.weak(batch.trusted_inputs, generator), verified)}
 
 
-def ramp(progress: Progress) -> float:
+def ramp_apart(progress: Progress) -> float:
     """Return how much of its share a network has: none in the first third of the first phase, all after the second.
 
-    >>> [round(ramp(Progress(step, 30, 10)), 1) for step in (0, 10, 15, 20)], ramp(Progress(0, 30, 10, phase=1))
+    >>> [round(ramp_apart(Progress(step, 30, 10)), 1) for step in (0, 10, 15, 20)], ramp_apart(Progress(0, 30, 10, phase=1))
     ([0.0, 0.0, 0.5, 1.0], 1.0)
     """
     return 1.0 if progress.phase else min(max(3 * progress.share - 1, 0.0), 1.0)

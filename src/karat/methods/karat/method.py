@@ -24,7 +24,7 @@ from karat.methods.karat.folds import Labels, View, deal
 from karat.methods.karat.heads import Judged
 from karat.methods.karat.hearing import Hearing, hear, with_judge
 from karat.methods.karat.hypotheses import is_even
-from karat.methods.karat.learning import Believed, Learned, features_and_logits, ramp, ramp_together, trusted_view
+from karat.methods.karat.learning import Believed, Learned, features_or_logits, ramp_apart, ramp_together, trusted_view
 from karat.methods.karat.own_scale import OwnScale, own_scale
 from karat.methods.karat.verdict import Verdict, decide
 from karat.methods.karat.views import look_at
@@ -130,7 +130,7 @@ class Karat(Method):
     def _learn_apart(self, learner: Learner, batch: Batch, own: Tensor, generator: torch.Generator) -> StepResult:
         """Take the step of one of two networks, to which the given labels of its `own` rows are known."""
         network = self.constants.network
-        believed = Believed(network.own_share * ramp(batch.progress), network.temperature)
+        believed = Believed(network.own_share * ramp_apart(batch.progress), network.temperature)
         often = len(batch.trusted_labels) / len(batch.rows)
         return self._learn_views(learner, batch, own[:, None], believed, often, 0.0, generator)
 
@@ -143,7 +143,7 @@ class Karat(Method):
         if not len(rows):
             return self._found(batch, {})
         weak, close = self._views(learner, batch, generator)
-        features, logits = features_and_logits(learner, torch.cat([weak, close]))
+        features, logits = features_or_logits(learner, torch.cat([weak, close]))
         given = one_hot(batch.given_labels[rows], learner.classes, like=batch.noisy_inputs)
         learned = {
             "weak": Learned(logits[rows], given, 1.0),
@@ -185,7 +185,7 @@ class Karat(Method):
         views = torch.cat([weak, *(view for view, _ in trusted.values())])
         mixing = self._mixing(len(views), concentration, generator)
         views = views[count:] if mixing is None else mixing(views)
-        features, logits = features_and_logits(learner, torch.cat([weak, close, views]))
+        features, logits = features_or_logits(learner, torch.cat([weak, close, views]))
         said = self._aligned(learner, logits[:count].detach().softmax(dim=1))
         wanted = sharpened(self._wanted(batch, own, said, believed.share), believed.temperature)
         targets, of_views = torch.cat([wanted, *verified]), torch.cat([logits[:count], logits[2 * count :]])

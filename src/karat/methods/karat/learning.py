@@ -44,8 +44,10 @@ def trusted_view(learner: Learner, batch: Batch, generator: torch.Generator) -> 
 def ramp_apart(progress: Progress) -> float:
     """Return how much of its share a network has: none in the first third of the first phase, all after the second.
 
-    >>> [round(ramp_apart(Progress(step, 30, 10)), 1) for step in (0, 10, 15, 20)], ramp_apart(Progress(0, 30, 10, phase=1))
-    ([0.0, 0.0, 0.5, 1.0], 1.0)
+    >>> [round(ramp_apart(Progress(step, 30, 10)), 1) for step in (0, 10, 15, 20)]
+    [0.0, 0.0, 0.5, 1.0]
+    >>> ramp_apart(Progress(0, 30, 10, phase=1))
+    1.0
     """
     return 1.0 if progress.phase else min(max(3 * progress.share - 1, 0.0), 1.0)
 

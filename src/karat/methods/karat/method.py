@@ -55,7 +55,7 @@ class Karat(Method):
         self.noise_rate = 0.0  # the share of wrong labels that was found
         self.halves = torch.empty(0, dtype=torch.long)  # of the noisy examples, while there are two networks
         self.is_literal = False  # whether the two networks predict given labels
-        self.means = torch.empty(0)  # of what each of the networks predicts [network, class]
+        self.means = torch.empty(0)  # of what each of the networks predicts [network, class], in float64: they add up
         self.partner: Learner | None = None
         if task.modality == "images":  # on tables a network is no better a judge than trees and heads (DECISIONS.md)
             self.partner = task.new_learner()
@@ -90,7 +90,7 @@ class Karat(Method):
         else:
             self._hear((learner, *self.partners))
         if self.partner is not None:
-            self.means = self.verdict.shares.repeat(2, 1)
+            self.means = self.verdict.shares.repeat(2, 1).double()
         if number == settings.rounds:
             self.halves = torch.empty(0, dtype=torch.long)
         return None

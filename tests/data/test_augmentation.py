@@ -57,16 +57,14 @@ def test_close_ups_keep_shape_and_range_and_depend_on_the_generator_alone(shape)
 
 @pytest.mark.parametrize(("side", "whole"), [(16, True), (40, False)])
 def test_close_ups_show_a_part_of_images_that_are_large_enough(side, whole):
-    """A frame on the border, a pixel wide, is outside of most parts of 40 pixels; of 16 pixels all are shown.
+    """A frame on the border, a pixel wide, is outside of some parts of 40 pixels; of 16 pixels all are shown.
 
-    Shifts of a sixteenth may move one row and one column out, never two.
+    Shifts of a sixteenth, mirrored at the border, never take all of a frame away.
     """
     frame = torch.full((200, 1, side, side), -1.0)
     frame[:, :, [0, -1]] = frame[:, :, :, [0, -1]] = 1.0
     close = make_augmentation((1, side, side), False, AugmentationSettings()).close_up(frame, torch.Generator())
-    rows, columns = (close[:, 0, :, side // 2], close[:, 0, side // 2])
     seen = (close[:, 0].flatten(1) > close[:, 0].flatten(1).mean(dim=1, keepdim=True) + 0.1).any(dim=1)
-    assert rows.shape == columns.shape == (200, side)
     assert seen.all() == whole
 
 

@@ -32,8 +32,9 @@ def test_runs_survive_faults():
 
 @linux
 def test_bad_inputs_are_refused_in_a_sentence():
-    counts, failures = run_bad_inputs(count=1, seed=int.from_bytes(os.urandom(2), "big"))
-    assert failures == []
+    seed = int.from_bytes(os.urandom(2), "big")
+    counts, failures = run_bad_inputs(count=1, seed=seed)
+    assert failures == [], f"bad inputs of the seed {seed}"
     assert sum(counts.values()) > 200
 
 

@@ -1,8 +1,10 @@
 """Mistakes that a user can mend: one sentence with the remedy, shown without a traceback, exit code 2."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
+
+NAMED = 5  # of a list in a sentence
 
 Choice = TypeVar("Choice")
 
@@ -49,6 +51,16 @@ def terminal_safe(text: object) -> str:
     'new�line�[2J'
     """
     return "".join(character if character.isprintable() else "\ufffd" for character in str(text))
+
+
+def named(items: Sequence[object], count: int = NAMED) -> str:
+    """Return the first items in words.
+
+    >>> named(["a", "b"]), named(range(9), count=2)
+    ('a, b', '0, 1 and 7 more')
+    """
+    rest = len(items) - count
+    return ", ".join(map(terminal_safe, items[:count])) + (f" and {rest} more" if rest > 0 else "")
 
 
 def say(text: object = "") -> None:

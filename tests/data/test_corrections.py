@@ -84,6 +84,7 @@ def test_a_task_takes_its_labels_from_the_file(tmp_path, columns, trusted, other
     ("text", "message"),
     [
         ("a,b\n1,2\n", r"has the columns a, b: data\.corrections takes the labels\.csv of"),
+        ("a\x1b[31m,b\n1,2\n", "has the columns a\ufffd\\[31m, b: "),
         ("index,label,trusted\n1,2,\n", "empty cell in the column trusted: write true or false"),
         ("index,label,trusted\n,2,true\n", "empty cell in the column index"),
     ],

@@ -9,7 +9,7 @@ import pandas as pd
 from karat.audit.record import AuditRecord, load_record
 from karat.audit.run_audit import believe, settings_used
 from karat.audit.tables import clean, cleaned_labels
-from karat.errors import UserError, choose, suggestion
+from karat.errors import UserError, choose, named, suggestion
 from karat.files.safe_csv import read_safe_csv, write_safe_csv
 
 DECISIONS = ("keep", "accept", "other", "unsure")
@@ -71,7 +71,7 @@ def read_all_decisions(path: Path, record: AuditRecord) -> dict[int, str | None]
     table = read_safe_csv(path)
     if "decision" not in table or not {"id", "index"} & set(table.columns):
         raise UserError(
-            f"{path} has the columns {', '.join(table.columns) or 'none'}: give id or index, decision and label, "
+            f"{path} has the columns {named(list(table.columns), 20) or 'none'}: give id or index, decision and label, "
             "as the review page exports them."
         )
     places = _places(record)

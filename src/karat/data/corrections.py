@@ -8,7 +8,7 @@ import torch
 
 from karat.data.examples import Dataset
 from karat.data.settings import DataSettings, NoiseSettings
-from karat.errors import UserError, suggestion
+from karat.errors import UserError, named, suggestion
 from karat.files.safe_csv import read_safe_csv
 
 Key = TypeVar("Key", str, int)
@@ -48,8 +48,8 @@ def read_corrections(path: Path) -> Corrections:
         labels, trusted = table["cleaned_label"], table["action"] == "trusted"
     else:
         raise UserError(
-            f"{path} has the columns {', '.join(table.columns) or 'none'}: data.corrections takes the labels.csv of "
-            "`karat apply` or the cleaned_labels.csv of a run."
+            f"{path} has the columns {named(list(table.columns), 20) or 'none'}: data.corrections takes the "
+            "labels.csv of `karat apply` or the cleaned_labels.csv of a run."
         )
     index = table.get("index")
     if index is not None and index.isna().any():

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from karat.data.readers import Array
-from karat.data.sources.problems import Problems, counted, named
+from karat.data.sources.problems import Problems, counted
 from karat.data.sources.rows import NOISY, TEST, TRUSTED, Rows
-from karat.errors import UserError, terminal_safe
+from karat.errors import UserError, named, terminal_safe
 
 
 def sorted_classes(labels: Sequence[str]) -> tuple[str, ...]:

@@ -11,10 +11,10 @@ import numpy as np
 from karat.data.decoding import IMAGE_ENDINGS, printable
 from karat.data.settings import DataSettings
 from karat.data.sources.content import Content, EncodedImages, Texts
-from karat.data.sources.problems import counted, named
+from karat.data.sources.problems import counted
 from karat.data.sources.rows import NOISY, SPLITS, TEST, TRUSTED, Rows, join
 from karat.data.text import LONGEST
-from karat.errors import UserError
+from karat.errors import UserError, named
 
 TEXT_FILE_ENDINGS = (".txt", ".md")
 

@@ -22,12 +22,12 @@ from karat.data.sources.content import Texts
 from karat.data.sources.folders import TEXT_FILE_ENDINGS, class_folders, file_content, files_in, is_split
 from karat.data.sources.hugging_face import is_hugging_face, read_hugging_face
 from karat.data.sources.npz import read_new_arrays
-from karat.data.sources.problems import Problems, counted, named
+from karat.data.sources.problems import Problems, counted
 from karat.data.sources.rows import SPLITS, TEST, Rows, join
 from karat.data.sources.shards import is_shards, rows_of_shards
 from karat.data.sources.table_files import TABLE_ENDINGS, Table, is_table, read_table
 from karat.data.sources.tables import IMAGE_COLUMNS, rows_of_table
-from karat.errors import UserError
+from karat.errors import UserError, named
 
 logger = logging.getLogger("karat")
 

@@ -6,7 +6,6 @@ from karat.data.examples import Skipped
 from karat.errors import UserError, terminal_safe
 
 SHOWN = 20  # of a list on a terminal
-NAMED = 5  # in a sentence
 
 
 class BadImages(UserError):
@@ -43,16 +42,6 @@ class Problems:
             numbered = "\n".join(f"  {number}. {error}" for number, error in enumerate(errors, start=1))
             message = f"{self.source} has {len(errors)} problems:\n{numbered}"
         raise BadImages(message, self.bad_images) if self.bad_images else UserError(message)
-
-
-def named(items: Sequence[object], count: int = NAMED) -> str:
-    """Return the first items in words.
-
-    >>> named(["a", "b"]), named(range(9), count=2)
-    ('a, b', '0, 1 and 7 more')
-    """
-    rest = len(items) - count
-    return ", ".join(map(terminal_safe, items[:count])) + (f" and {rest} more" if rest > 0 else "")
 
 
 def counted(count: int, what: str, verbs: str = "") -> str:

@@ -10,10 +10,10 @@ from karat.data.columns import column_text, numbers_of
 from karat.data.readers import Array
 from karat.data.settings import DataSettings
 from karat.data.sources.content import Content, EncodedImages, Features, Fetched, Texts
-from karat.data.sources.problems import counted, named
+from karat.data.sources.problems import counted
 from karat.data.sources.rows import NOISY, SPLITS, TEST, TRUSTED, Rows, join
 from karat.data.sources.table_files import TABLE_ENDINGS, Table, is_table, read_table, row_numbers
-from karat.errors import UserError, suggestion
+from karat.errors import UserError, named, suggestion
 
 IMAGE_COLUMNS = ("path", "image")
 TEXT_COLUMN = "text"

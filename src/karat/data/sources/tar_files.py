@@ -13,8 +13,9 @@ from karat.data.decoding import IMAGE_ENDINGS, LARGEST_FILE, printable
 from karat.data.examples import Skipped
 from karat.data.readers import Array
 from karat.data.settings import DataSettings
-from karat.data.sources.problems import DamagedShard, named
+from karat.data.sources.problems import DamagedShard
 from karat.data.sources.table_files import Table
+from karat.errors import named
 from karat.files.addresses import PlacedFile
 
 IMAGE = "image"  # the column that the images of a tar file are

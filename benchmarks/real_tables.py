@@ -73,7 +73,7 @@ DEVELOPMENT = {
     "mexico": Source("Zelig/mexico.csv", "vote88"),
     "Benefits": Source("Ecdat/Benefits.csv", "joblost"),
     "DoctorAUS": Source("Ecdat/DoctorAUS.csv", "insurance"),
-    "Tuna": Source("Ecdat/Tuna.csv", "Tuna.choice", ("hhid", "id")),
+    "Tuna": Source("Ecdat/Tuna.csv", "Tuna.choice", ("Tuna.hid", "Tuna.id")),
     "UnempDur": Source("Ecdat/UnempDur.csv", "ui"),
     "MedExp": Source("Ecdat/MedExp.csv", "health"),
     "Train": Source("Ecdat/Train.csv", "choice", ("id", "choiceid")),

@@ -8,7 +8,7 @@ import torch
 from karat.methods.karat.constants import TreeConstants, VerdictConstants
 from karat.methods.karat.folds import Labels, View, deal
 from karat.methods.karat.hearing import hear
-from karat.methods.karat.hypotheses import mixtures_of
+from karat.methods.karat.hypotheses import FAMILIES, mixtures_of
 from karat.methods.karat.verdict import decide
 from karat.noise_matrix import asymmetric_transition, symmetric_transition, without_noise
 
@@ -105,6 +105,23 @@ def test_asymmetric_noise_of_many_overlapping_classes_is_found():
     labels = Labels(given[noisy], true[trusted], 10)
     verdict = decide(heard_of(View(inputs[noisy], inputs[trusted]), labels), labels, constants=QUICK)
     assert 0.4 < verdict.transition.diagonal().mean() < 0.7
+
+
+def test_one_rate_whose_wrong_labels_become_some_classes_rather_than_others(monkeypatch):
+    """As many labels of each class are wrong, but not alike: a full matrix takes overlap of the classes for noise."""
+    inputs, true, trusted, noisy, generator = many(classes=10, spread=2.2, count=4_000, each=10)
+    towards = torch.rand(10, 10, generator=generator) * (1 - torch.eye(10))
+    matrix = 0.6 * torch.eye(10) + 0.4 * towards / towards.sum(dim=1, keepdim=True)
+    given = torch.multinomial(matrix[true], 1, generator=generator).flatten()
+    labels = Labels(given[noisy], true[trusted], 10)
+    hearing = heard_of(View(inputs[noisy], inputs[trusted]), labels)
+    verdicts = [decide(hearing, labels, constants=QUICK)]
+    monkeypatch.delitem(FAMILIES, "directed")
+    verdicts.append(decide(hearing, labels, constants=QUICK))
+    off, off_without = ((verdict.transition - matrix).abs().max() for verdict in verdicts)
+    assert off < 0.12 < 0.15 < off_without
+    right, right_without = (verdict.posterior.gather(1, true[noisy, None]).log().mean() for verdict in verdicts)
+    assert right > right_without + 0.02
 
 
 @pytest.mark.parametrize("wrong", [{}, {0: 1, 2: 3}, {0: 1, 2: 3, 4: 5}])

@@ -78,7 +78,8 @@ class VerdictConstants:
     sample: int = 2_000  # noisy examples by which hypotheses are weighed
     noisy_count: int = 1_000  # labels that all noisy ones count for together; more where more are trusted
     full_prior: float = 1.0  # what a full matrix has against it, in nats: one for each class and two more
-    swap_prior: float = 10.0  # and where it says that most labels of a class are wrong alike
+    directed_prior: float = 3.0  # and one rate whose wrong labels may become anything
+    swap_prior: float = 10.0  # and a full one where it says that most labels of a class are wrong alike
     alike_prior: float = 6.0  # what wrong labels of classes that look alike have against them, in nats
     likenesses: tuple[float, ...] = (0.25, 0.5)  # powers of p from which they may be drawn
     blur_prior: float = 1.0  # and in nats for each one by which it tells classes apart less than one rate does
@@ -103,7 +104,7 @@ class NetworkConstants:
     # the one that knows them all.
     most_steps_apart: int = 400
     most_epochs_apart: float = 4.0  # where these are more steps
-    even: float = 0.1  # by how much T may differ from one rate, or else networks predict given labels
+    even: float = 0.2  # by how much T may differ from one rate, or else networks predict given labels
     rate_together: float = 0.7  # times the given learning rate, when one goes on alone
     own_share: float = 0.5  # of its own predictions in what each of the two learns, in the exponent
     own_share_together: float = 1.0  # and in what the one learns that goes on alone

@@ -1,7 +1,8 @@
 """Hypotheses about the noise: what T may be like, what judges are worth under each, and how much each weighs.
 
-A hypothesis is a family of matrices T (none, one rate, full, or one of each example's own: wrong labels are those of
-classes that look alike); a candidate is one of its members with a mixture of the judges, a sharpness and a floor.
+A hypothesis is a family of matrices T (none, one rate, one rate with directions, full, or one of each example's own:
+wrong labels are those of classes that look alike); a candidate is one of its members with a mixture of the judges, a
+sharpness and a floor.
 `verdict.py` has the formulas, and averages over all candidates.
 """
 
@@ -141,8 +142,8 @@ def weighed_candidates(
             likelihood = joint.sum(dim=1, keepdim=True).clamp(min=torch.finfo(joint.dtype).tiny)
             believed = (joint / likelihood).mean(dim=0).clamp(min=0.02 / labels.classes)
             noisy = float(likelihood.log().mean())
-            if family == "full":
-                noisy = (noisy + _unseen_likelihood(p, given, transition)) / 2
+            if family in ("directed", "full"):
+                noisy = (noisy + _unseen_likelihood(family, p, given, transition)) / 2
             elif family == "alike":
                 noisy = max(noisy, predictable)
             right = _trusted_likelihood(of_trusted * (labels.trusted_shares / believed), labels.trusted)
@@ -162,12 +163,15 @@ def _against(
     """Return what a hypothesis has against it before any label is seen, in nats."""
     if family == "alike":
         return constants.alike_prior + math.log(len(constants.likenesses))
-    if family != "full":
+    if family not in ("directed", "full"):
         return 0.0
     if not len(labels.trusted):  # no label can tell the hypotheses apart: none is ruled out
         return 1.0 - constants.blur_prior * blur(matrix, believed)
+    against = -constants.blur_prior * blur(matrix, believed)
+    if family == "directed":
+        return constants.directed_prior + against
     swapped = constants.swap_prior * (has_unseen and _is_swapped(matrix))
-    return constants.full_prior * (labels.classes + 2) + swapped - constants.blur_prior * blur(matrix, believed)
+    return constants.full_prior * (labels.classes + 2) + swapped + against
 
 
 def _fitted(
@@ -182,19 +186,22 @@ def _fitted(
     matrix = start
     for _ in range(4):
         believed = true_posterior(p, given, matrix).mean(dim=0)
-        matrix = MATRICES[family](fit_transition(p, given, matrix, lambda counts: 0.1), believed)
+        matrix = _SHAPES[family](fit_transition(p, given, matrix, lambda counts: 0.1), believed)
         if not has_trusted:
             matrix = diagonally_dominant(matrix)
     yield matrix, None
 
 
-def _unseen_likelihood(p: Tensor, given: Tensor, start: Tensor) -> float:
-    """Return how likely labels are under a full T that was fitted to the other half of them (a mean of logarithms).
+def _unseen_likelihood(family: str, p: Tensor, given: Tensor, start: Tensor) -> float:
+    """Return how likely labels are under a T that was fitted to the other half of them (a mean of logarithms).
 
     What T gains by chance on labels that it was fitted to, it loses on others: the mean of both is fair.
     """
     halves = [(p[place::2], given[place::2]) for place in (0, 1)]
-    fitted = [fit_transition(*half, start, lambda counts: 0.1, rounds=4) for half in halves]
+    fitted = []
+    for half in halves:
+        matrix = fit_transition(*half, start, lambda counts: 0.1, rounds=4)
+        fitted.append(_SHAPES[family](matrix, true_posterior(*half, matrix).mean(dim=0)))
     unseen = [label_likelihood(*half, matrix).log() for half, matrix in zip(halves, reversed(fitted), strict=True)]
     return float(torch.cat(unseen).mean())
 
@@ -314,10 +321,28 @@ def is_even(transition: Tensor, shares: Tensor, within: float) -> bool:
     return torch.allclose(transition, one_rate(transition, shares).to(transition), rtol=0, atol=within)
 
 
+def directed(transition: Tensor, shares: Tensor) -> Tensor:
+    """Return the matrix with one rate whose wrong labels become what they become in this one.
+
+    >>> directed(torch.tensor([[0.8, 0.2, 0.0], [0.3, 0.4, 0.3], [0.4, 0.0, 0.6]]), torch.ones(3) / 3)
+    tensor([[0.6000, 0.4000, 0.0000],
+            [0.2000, 0.6000, 0.2000],
+            [0.4000, 0.0000, 0.6000]])
+    """
+    even = one_rate(transition, shares)
+    wrong = transition - transition.diagonal().diag()
+    wrong = wrong / wrong.sum(dim=1, keepdim=True).clamp(min=TINY)
+    return even.diagonal().diag() + (1 - even.diagonal())[:, None] * wrong
+
+
 def _full(transition: Tensor, shares: Tensor) -> Tensor:
     return transition
 
 
 MATRICES = {"none": _none, "one": one_rate, "full": _full}
-FAMILIES = {**{family: family for family in MATRICES}, "alike": "one"}
+"""What judges are fitted under."""
+
+FAMILIES = {**{family: family for family in MATRICES}, "directed": "one", "alike": "one"}
 """All hypotheses, and under which of the matrices judges were fitted that speak for each (DECISIONS.md)."""
+
+_SHAPES = {**MATRICES, "directed": directed}

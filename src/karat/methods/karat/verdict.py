@@ -2,8 +2,8 @@
 
 Classes that overlap and labels that are wrong look alike: sharp predictions with a noisy matrix T make the given labels
 as likely as soft predictions without any noise. Only labels that are known to be right tell the two apart. So T is one
-of several hypotheses (`FAMILIES`: no noise, one rate, a full matrix, or one of each example's own; `rates.py`: a rate
-for each class), predictions are
+of several hypotheses (`FAMILIES`: no noise, one rate, one rate with directions, a full matrix, or one of each example's
+own; `rates.py`: a rate for each class), predictions are
 
     p_i = (1 − f)·softmax(s·Σ_j m_j·z_ij) + f·π
 
@@ -83,6 +83,8 @@ def decide(
     families: list[_Family] = []
     predictable = -math.inf
     for family, judges in FAMILIES.items():
+        if family == "directed" and labels.classes == 2:
+            continue  # there is but one direction
         place = [*MATRICES].index(judges)
         said = Judged(hearing.noisy[place], hearing.trusted[place])
         evidence = hearing.transitions[place], hearing.shares[place], hearing.sample, hearing.unseen

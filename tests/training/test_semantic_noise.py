@@ -71,6 +71,17 @@ def test_the_fraction_is_class_balanced():
     assert labels[chosen].bincount().tolist() == [4, 4, 4]
 
 
+def test_the_labeller_does_not_learn_the_trusted_examples(monkeypatch):
+    """They were the same ones: labels were right wherever Karat knew that they were."""
+    chosen: list[torch.Tensor] = []
+    balanced = semantic_noise._balanced
+    monkeypatch.setattr(semantic_noise, "_balanced", lambda *given: chosen.append(balanced(*given)) or chosen[-1])
+    task = task_of(config(NoiseSettings("semantic", fraction=0.1, labeller="small", labeller_epochs=1)))
+    learned = task.dataset.train.inputs[chosen[0]].flatten(1)
+    shared = (learned[:, None] == task.trusted.inputs.flatten(1)).all(dim=2).any(dim=1)
+    assert shared.float().mean() < 0.25  # 100 of 1,300 are trusted
+
+
 def test_the_cache_has_a_home(monkeypatch, tmp_path):
     monkeypatch.delenv("KARAT_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))

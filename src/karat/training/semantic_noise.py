@@ -28,8 +28,11 @@ from karat.settings.config import OptimizerSettings
 from karat.training.optimizers import make_optimizer, set_rate
 from karat.training.plan import default_batch_size
 from karat.training.schedules import cosine
+from karat.training.streams import new_generator
 
 logger = logging.getLogger("karat")
+
+VERSION = 2  # of the labels: kept ones of another version are made again
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ def semantic_labels(
     Cross-entropy on weak views; SGD with Nesterov momentum 0.9, rate 0.05 falling along a cosine, weight decay 5e-4.
     The fraction is predicted as well, so its labels are nearly all right. The last bits depend on the device.
     """
-    generator = torch.Generator().manual_seed(settings.seed)
+    # With the seed itself the trusted examples of a run are drawn: they must not be those that the labeller learns.
+    generator = new_generator(torch.Generator().manual_seed(settings.seed))
     chosen = _balanced(train.labels, max(classes, round(settings.fraction * len(train))), generator)
     with seeded(generator):  # initial parameters and dropout draw from torch's global generator, which is put back
         model = _trained(train, chosen, classes, settings, flip, device, generator)
@@ -95,7 +99,7 @@ def cache_folder() -> Path:
 
 def cache_key(dataset: Dataset, settings: LabellerSettings) -> str:
     """Return a hash of the train examples and everything else that decides the labels."""
-    digest = hashlib.blake2b(repr((settings, dataset.flip, len(dataset.classes))).encode(), digest_size=16)
+    digest = hashlib.blake2b(repr((VERSION, settings, dataset.flip, len(dataset.classes))).encode(), digest_size=16)
     for part in (dataset.train.inputs, dataset.train.labels):
         content = part.contiguous().numpy().tobytes() if isinstance(part, Tensor) else part.fingerprint()
         digest.update(content)

@@ -262,7 +262,7 @@ def test_networks_judge_in_rounds_and_one_goes_on():
 
 
 def test_rounds_of_judging_are_short_in_long_runs():
-    """A quarter of the steps each, but no more than 400, or four passes where these are more."""
+    """A quarter of the steps each, but no more than 400, or two passes where these are more."""
     phases = Karat(pictures(), SETTINGS).phases(SETTINGS)
 
     def lengths(steps, steps_per_epoch):
@@ -270,7 +270,7 @@ def test_rounds_of_judging_are_short_in_long_runs():
 
     assert lengths(1_200, 99) == [300, 300, 600]
     assert lengths(3_600, 99) == [400, 400, 2_800]
-    assert lengths(12_000, 499) == [1_996, 1_996, 8_008]
+    assert lengths(12_000, 499) == [998, 998, 10_004]
 
 
 @pytest.mark.parametrize("phase", [0, 1])

@@ -103,7 +103,7 @@ class NetworkConstants:
     # In a round of it: networks that know half of the labels each soon know all that these say, and long runs are for
     # the one that knows them all.
     most_steps_apart: int = 400
-    most_epochs_apart: float = 4.0  # where these are more steps
+    most_epochs_apart: float = 2.0  # where these are more steps
     even: float = 0.2  # by how much T may differ from one rate, or else networks predict given labels
     rate_together: float = 0.7  # times the given learning rate, when one goes on alone
     own_share: float = 0.5  # of its own predictions in what each of the two learns, in the exponent

@@ -2,8 +2,7 @@
 
 A hypothesis is a family of matrices T (none, one rate, one rate with directions, full, or one of each example's own:
 wrong labels are those of classes that look alike); a candidate is one of its members with a mixture of the judges, a
-sharpness and a floor.
-`verdict.py` has the formulas, and averages over all candidates.
+sharpness and a floor. `verdict.py` has the formulas, and averages over all candidates.
 """
 
 import itertools
@@ -28,6 +27,7 @@ from karat.noise_matrix import (
 
 TINY = 1e-9
 MOSTLY = 0.6  # of a class's labels: 40% that become one other are found as up to half
+HAVE_DIRECTIONS = ("directed", "full")  # families of T that fit labels better by chance
 NOBODY = 1.0  # the floor with which no judge is heard, and p is the shares of the classes
 
 
@@ -142,7 +142,7 @@ def weighed_candidates(
             likelihood = joint.sum(dim=1, keepdim=True).clamp(min=torch.finfo(joint.dtype).tiny)
             believed = (joint / likelihood).mean(dim=0).clamp(min=0.02 / labels.classes)
             noisy = float(likelihood.log().mean())
-            if family in ("directed", "full"):
+            if family in HAVE_DIRECTIONS:
                 noisy = (noisy + _unseen_likelihood(family, p, given, transition)) / 2
             elif family == "alike":
                 noisy = max(noisy, predictable)
@@ -163,7 +163,7 @@ def _against(
     """Return what a hypothesis has against it before any label is seen, in nats."""
     if family == "alike":
         return constants.alike_prior + math.log(len(constants.likenesses))
-    if family not in ("directed", "full"):
+    if family not in HAVE_DIRECTIONS:
         return 0.0
     if not len(labels.trusted):  # no label can tell the hypotheses apart: none is ruled out
         return 1.0 - constants.blur_prior * blur(matrix, believed)
@@ -321,10 +321,10 @@ def is_even(transition: Tensor, shares: Tensor, within: float) -> bool:
     return torch.allclose(transition, one_rate(transition, shares).to(transition), rtol=0, atol=within)
 
 
-def directed(transition: Tensor, shares: Tensor) -> Tensor:
+def _directed(transition: Tensor, shares: Tensor) -> Tensor:
     """Return the matrix with one rate whose wrong labels become what they become in this one.
 
-    >>> directed(torch.tensor([[0.8, 0.2, 0.0], [0.3, 0.4, 0.3], [0.4, 0.0, 0.6]]), torch.ones(3) / 3)
+    >>> _directed(torch.tensor([[0.8, 0.2, 0.0], [0.3, 0.4, 0.3], [0.4, 0.0, 0.6]]), torch.ones(3) / 3)
     tensor([[0.6000, 0.4000, 0.0000],
             [0.2000, 0.6000, 0.2000],
             [0.4000, 0.0000, 0.6000]])
@@ -345,4 +345,4 @@ MATRICES = {"none": _none, "one": one_rate, "full": _full}
 FAMILIES = {**{family: family for family in MATRICES}, "directed": "one", "alike": "one"}
 """All hypotheses, and under which of the matrices judges were fitted that speak for each (DECISIONS.md)."""
 
-_SHAPES = {**MATRICES, "directed": directed}
+_SHAPES = {**MATRICES, "directed": _directed}
